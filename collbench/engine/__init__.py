@@ -1,0 +1,1 @@
+"""Where trials run: the executor protocol, the local engine and the simulated one."""

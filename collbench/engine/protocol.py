@@ -1,0 +1,69 @@
+"""What plans hand to an engine, and what an engine gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.model import Case, LibraryVersion, Record, Topology, Trial
+
+
+class Group(Record, kw_only=True):
+    """Ranks that run cases together, one case after the other."""
+
+    ranks: tuple[int, ...]
+    cases: tuple[Case, ...]
+
+
+class Round(Record, kw_only=True):
+    """Groups that run at the same time: a unit, since contention depends on what runs at once."""
+
+    repeat: int
+    """Rounds of different repeats never share a process."""
+    groups: tuple[Group, ...]
+
+
+class Facts(Record, kw_only=True):
+    """What an engine knows of the place it runs on."""
+
+    topology: Topology
+    torch: str | None = None
+    cuda: str | None = None
+    nccl: LibraryVersion | None = None
+    workers: int = 0
+    """Worker processes started so far."""
+    zygotes: int = 0
+
+
+class Outcome(Record, kw_only=True):
+    """A finished trial with its samples (float32[rank, sample], us), not yet stored."""
+
+    trial: Trial
+    times_us: NDArray[np.float32] | None = None
+    clock: str = ""
+
+
+class Executor(Protocol):
+    """Runs rounds. The local engine and the simulated one answer to it alike."""
+
+    def run(self, round_: Round) -> Iterator[Outcome]:
+        """Yields one outcome a case, each as soon as it is finished.
+
+        Closing the iterator early stops the round's workers. A KeyboardInterrupt that rises out
+        of it leaves nothing running.
+
+        Raises:
+            NothingMeasured: the hardware promised cannot be opened.
+        """
+
+    def current(self) -> tuple[Case, ...]:
+        """Returns the cases that run at this moment, one a group."""
+
+    def facts(self) -> Facts:
+        """Returns what is known; versions of loaded libraries only after the first group formed."""
+
+    def close(self) -> None:
+        """Ends every process and frees everything; may be called twice."""

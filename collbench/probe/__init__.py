@@ -1,0 +1,1 @@
+"""Facts of host, GPU, NIC and NCCL; reading only."""
