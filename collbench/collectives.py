@@ -65,10 +65,10 @@ class Collective:
     in_place_defined: bool = True
     """False where nccl-tests too calls the in-place form invalid."""
     synchronising: bool = False
-    """True where no rank can finish before all have entered: a late rank shows the shortest time."""
+    """True where no rank finishes before all have entered: a late rank shows the shortest time."""
 
     def count(self, requested_bytes: int, dtype: str, world_size: int) -> int:
-        """Returns the elements per rank's share that come closest to the bytes asked for, at least 1."""
+        """Returns the elements of a share closest to the bytes asked for, at least 1."""
         divisor = ITEM_BYTES[dtype] * (world_size if self.shares else 1)
         return max(1, requested_bytes // divisor)
 
@@ -89,7 +89,7 @@ def _there_and_back(world_size: int) -> float:
     return 2 * (world_size - 1) / world_size
 
 
-def _one(world_size: int) -> float:
+def _one(_world_size: int) -> float:
     return 1.0
 
 

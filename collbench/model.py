@@ -117,7 +117,7 @@ class NodeState(StrEnum):
     LOST = "lost"
 
 
-class Case(Record, kw_only=True):
+class Case(Record, frozen=True, kw_only=True):
     """One point of a sweep. Two cases with the same ``case_id`` ask the same question."""
 
     collective: str
@@ -153,7 +153,7 @@ class Case(Record, kw_only=True):
         return "/".join(words) + f"#{digest}"
 
 
-class Policy(Record, kw_only=True):
+class Policy(Record, frozen=True, kw_only=True):
     """How every case of a run is measured."""
 
     precision: float = 0.02
@@ -171,14 +171,14 @@ class Policy(Record, kw_only=True):
     """The same for starting processes and communicators."""
 
 
-class Reason(Record, kw_only=True):
+class Reason(Record, frozen=True, kw_only=True):
     """A stable code and one line for people."""
 
     code: ReasonCode
     text: str
 
 
-class Culprit(Record, kw_only=True):
+class Culprit(Record, frozen=True, kw_only=True):
     """The process that a fault is laid to, with what shows it."""
 
     rank: int
@@ -194,7 +194,7 @@ class Culprit(Record, kw_only=True):
     log_tail: list[str] = []
 
 
-class WrongElement(Record, kw_only=True):
+class WrongElement(Record, frozen=True, kw_only=True):
     """The first element of a rank's output that differs from the known answer."""
 
     rank: int
@@ -205,7 +205,7 @@ class WrongElement(Record, kw_only=True):
     """``first`` call or ``last`` call of the trial."""
 
 
-class Check(Record, kw_only=True):
+class Check(Record, frozen=True, kw_only=True):
     """What the comparison of the data with the known answer found."""
 
     checked: bool
@@ -215,7 +215,7 @@ class Check(Record, kw_only=True):
     first_wrong: WrongElement | None = None
 
 
-class Summary(Record, kw_only=True):
+class Summary(Record, frozen=True, kw_only=True):
     """What the samples say. Per sample the slowest rank counts; then these over the samples."""
 
     samples: int
@@ -240,14 +240,14 @@ class Summary(Record, kw_only=True):
     skew: float = 0.0
     """Median over samples of (slowest - fastest rank) / slowest."""
     late_rank: int | None = None
-    """The rank that enters late: the shortest time in at least 80 % of samples at skew above 10 %."""
+    """The rank that enters late: shortest in at least 80 % of samples, skew above 10 %."""
     late_share: float | None = None
     """The share of samples in which that rank was the shortest."""
     slowest_rank: int | None = None
     """The rank with the largest median time."""
 
 
-class SampleRef(Record, kw_only=True):
+class SampleRef(Record, frozen=True, kw_only=True):
     """Where a trial's samples stand in ``samples.bin`` (float32, microseconds, little-endian)."""
 
     offset_bytes: int
@@ -260,7 +260,7 @@ class SampleRef(Record, kw_only=True):
     """``cuda_event``, ``perf_counter`` or ``fake``."""
 
 
-class Trial(Record, kw_only=True):
+class Trial(Record, frozen=True, kw_only=True):
     """One case in one repeat: a line of ``trials.jsonl``."""
 
     schema: int = SCHEMA_VERSION
@@ -284,7 +284,7 @@ class Trial(Record, kw_only=True):
     duration_s: float
 
 
-class Finding(Record, kw_only=True):
+class Finding(Record, frozen=True, kw_only=True):
     """One conclusion of a command: what was seen, and what to do next."""
 
     code: str
@@ -295,7 +295,7 @@ class Finding(Record, kw_only=True):
     next_step: str | None = None
 
 
-class LibraryVersion(Record, kw_only=True):
+class LibraryVersion(Record, frozen=True, kw_only=True):
     """A library that is mapped into the workers."""
 
     version: str
@@ -304,7 +304,7 @@ class LibraryVersion(Record, kw_only=True):
     """The version torch was built with, where it can differ from the loaded one."""
 
 
-class Environment(Record, kw_only=True):
+class Environment(Record, frozen=True, kw_only=True):
     """The recorded software."""
 
     collbench: str
@@ -316,12 +316,12 @@ class Environment(Record, kw_only=True):
     kernel: str
     os: str
     variables: dict[str, str] = {}
-    """By allow-list (NCCL_, GLOO_, UCX_, FI_, CUDA_, TORCH_NCCL_, OMP_), never the whole environment."""
+    """By allow-list, never the whole environment."""
     config_files: dict[str, str] = {}
     """Content of /etc/nccl.conf and ~/.nccl.conf."""
 
 
-class Gpu(Record, kw_only=True):
+class Gpu(Record, frozen=True, kw_only=True):
     """One GPU as NVML and sysfs describe it."""
 
     index: int
@@ -340,7 +340,7 @@ class Gpu(Record, kw_only=True):
     """Rate of one link in one direction."""
 
 
-class GpuLink(Record, kw_only=True):
+class GpuLink(Record, frozen=True, kw_only=True):
     """How two GPUs of a node reach each other."""
 
     a: int
@@ -349,7 +349,7 @@ class GpuLink(Record, kw_only=True):
     """``NV18``, ``PIX``, ``PXB``, ``PHB``, ``NODE``, ``SYS`` as nvidia-smi writes them."""
 
 
-class Nic(Record, kw_only=True):
+class Nic(Record, frozen=True, kw_only=True):
     """One network device."""
 
     name: str
@@ -361,7 +361,7 @@ class Nic(Record, kw_only=True):
     numa_node: int | None = None
 
 
-class Node(Record, kw_only=True):
+class Node(Record, frozen=True, kw_only=True):
     """One machine of a run."""
 
     name: str
@@ -377,7 +377,7 @@ class Node(Record, kw_only=True):
     nics: list[Nic] = []
 
 
-class RankPlace(Record, kw_only=True):
+class RankPlace(Record, frozen=True, kw_only=True):
     """Where a rank runs."""
 
     rank: int
@@ -389,7 +389,7 @@ class RankPlace(Record, kw_only=True):
     """Cores it is bound to, as ``0-7,16``; empty where it is not bound."""
 
 
-class Topology(Record, kw_only=True):
+class Topology(Record, frozen=True, kw_only=True):
     """Hardware and placement."""
 
     schema: int = SCHEMA_VERSION
@@ -398,7 +398,7 @@ class Topology(Record, kw_only=True):
 
     @property
     def shape(self) -> str:
-        """What must be equal for runs to be comparable: GPU model, nodes x GPUs, NICs; no host name."""
+        """What comparable runs share: GPU model, nodes x GPUs, NICs; never a host name."""
         kinds = []
         for node in self.nodes:
             used = {place.gpu for place in self.ranks if place.node == node.name}
@@ -410,7 +410,7 @@ class Topology(Record, kw_only=True):
         return f"{len(self.nodes)} nodes, {len(self.ranks)} ranks: " + "; ".join(distinct)
 
 
-class Run(Record, kw_only=True):
+class Run(Record, frozen=True, kw_only=True):
     """One invocation: ``run.json``."""
 
     schema: int = SCHEMA_VERSION

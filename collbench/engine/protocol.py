@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from collbench.model import Case, LibraryVersion, Record, Topology, Trial
 
 
-class Group(Record, kw_only=True):
+class Group(Record, frozen=True, kw_only=True):
     """Ranks that run cases together, one case after the other."""
 
     ranks: tuple[int, ...]
     cases: tuple[Case, ...]
 
 
-class Round(Record, kw_only=True):
+class Round(Record, frozen=True, kw_only=True):
     """Groups that run at the same time: a unit, since contention depends on what runs at once."""
 
     repeat: int
@@ -26,7 +26,7 @@ class Round(Record, kw_only=True):
     groups: tuple[Group, ...]
 
 
-class Facts(Record, kw_only=True):
+class Facts(Record, frozen=True, kw_only=True):
     """What an engine knows of the place it runs on."""
 
     topology: Topology
@@ -38,7 +38,7 @@ class Facts(Record, kw_only=True):
     zygotes: int = 0
 
 
-class Outcome(Record, kw_only=True):
+class Outcome(Record, frozen=True, kw_only=True):
     """A finished trial with its samples (float32[rank, sample], us), not yet stored."""
 
     trial: Trial
