@@ -279,6 +279,8 @@ class Trial(Record, frozen=True, kw_only=True):
     samples: SampleRef | None = None
     notes: list[str] = []
     """Codes of ``collbench.notes``: what this back end really does."""
+    events: list[str] = []
+    """What the hardware's own counters said meanwhile, in words."""
     started_at: str
     """UTC, ISO 8601."""
     duration_s: float

@@ -1,0 +1,109 @@
+"""The zygote: imports torch once and forks workers on request.
+
+It runs no tensor operation, starts no thread and never touches CUDA, so that a fork of it is
+sound and takes hundredths of a second where a cold start takes seconds. It dies with its
+supervisor, and the workers with it (PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from collbench.engine.wire import Fork, Forked, Ready, Reaped
+from collbench.probe.cores import parse_cores
+
+_PR_SET_PDEATHSIG = 1
+_LONGEST_MESSAGE = 1 << 20
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Asks the kernel for SIGKILL when the parent ends; ends at once if it has ended already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def serve(control: socket.socket) -> None:
+    """Answers the supervisor until it closes its end."""
+    children: dict[int, int] = {}  # pidfd -> pid
+    decoder = msgspec.json.Decoder(Fork)
+    while True:
+        readable, _, _ = select.select([control.fileno(), *children], [], [])
+        for pidfd in [ready for ready in readable if ready != control.fileno()]:
+            pid = children.pop(pidfd)
+            os.close(pidfd)
+            _, status = os.waitpid(pid, 0)
+            reaped = Reaped(pid=pid, exit_status=os.waitstatus_to_exitcode(status))
+            control.send(msgspec.json.encode(reaped))
+        if control.fileno() not in readable:
+            continue
+        data, descriptors, _, _ = socket.recv_fds(control, _LONGEST_MESSAGE, 3)
+        if not data:
+            return
+        order = decoder.decode(data)
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            for pidfd in children:
+                os.close(pidfd)
+            _become_worker(order, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        pidfd = os.pidfd_open(pid)
+        children[pidfd] = pid
+        forked = Forked(rank=order.rank, pid=pid)
+        socket.send_fds(control, [msgspec.json.encode(forked)], [pidfd])
+
+
+def _become_worker(order: Fork, descriptors: list[int]) -> NoReturn:
+    """Runs a worker in the forked child; does not return."""
+    zygote_pid = os.getppid()
+    status = 1
+    try:
+        os.setsid()
+        die_with_parent(zygote_pid)
+        channel_fd, progress_fd, log_fd = descriptors
+        os.dup2(log_fd, 1)
+        os.dup2(log_fd, 2)
+        os.close(log_fd)
+        os.environ.update(order.variables)
+        if order.cpuset:
+            os.sched_setaffinity(0, parse_cores(order.cpuset))
+        from collbench.engine.worker import work
+
+        status = work(socket.socket(fileno=channel_fd), progress_fd)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def main() -> None:
+    """Entry point: the control socket is the descriptor named by the only argument."""
+    die_with_parent(int(sys.argv[2]))
+    control = socket.socket(fileno=int(sys.argv[1]))
+    start = time.monotonic()
+    import collbench.engine.worker  # noqa: F401  imports torch
+
+    ready = Ready(
+        import_s=time.monotonic() - start,
+        threads=len(list(Path("/proc/self/task").iterdir())),
+    )
+    control.send(msgspec.json.encode(ready))
+    serve(control)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""NCCL and Gloo through torch.distributed. Only workers import this."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from collbench.collectives import COLLECTIVES
+from collbench.measure.cuda_timers import EagerTimer, GraphTimer, QueuedTimer
+from collbench.measure.host_timer import HostTimer, PerfCounter
+from collbench.measure.plant import Plant, plant_in
+from collbench.measure.protocols import Buffers, Control, Progress, Timer
+from collbench.measure.torch_buffers import Arena, TorchBuffers
+from collbench.measure.walk import Walk
+from collbench.model import Case, Mode, Reason, ReasonCode
+from collbench.probe.host import free_memory_bytes, last_level_cache_bytes
+from collbench.stats import FloatArray
+
+NEVER = timedelta(days=7)
+"""Time-out of the groups: hanging is the supervisor's to judge, by its own deadline."""
+
+
+class TorchControl:
+    """Agreement over a Gloo group of its own: only the case uses the measured group."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self._group = group
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it. Synchronises."""
+        dist.barrier(group=self._group)
+
+    def max(self, values: FloatArray) -> FloatArray:
+        """Returns the element-wise largest over ranks. Synchronises."""
+        shared = torch.from_numpy(np.array(values, dtype=np.float64))
+        dist.all_reduce(shared, op=dist.ReduceOp.MAX, group=self._group)
+        return shared.numpy()
+
+    def min(self, value: float) -> float:
+        """Returns the smallest over ranks. Synchronises."""
+        return -float(self.max(np.array([-value]))[0])
+
+
+class TorchBackend:
+    """One rank's end of a process group, with its device."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        rank: int,
+        group: dist.ProcessGroup,
+        control: Control,
+        progress: Progress,
+        device: torch.device,
+        ranks_on_device: int,
+        plant: Plant | None,
+    ) -> None:
+        self.name = name
+        self._rank, self._group = rank, group
+        self._control, self._progress = control, progress
+        self._device, self._ranks_on_device = device, ranks_on_device
+        self._plant = plant
+        self._arena = Arena(device)
+
+    def refusal(self, case: Case) -> Reason | None:
+        """Returns why a case cannot be, equal on all ranks, or None."""
+        row = COLLECTIVES[case.collective]
+        if case.in_place and not row.in_place_defined:
+            return _reason(ReasonCode.NO_IN_PLACE, f"{row.name} in place is not defined")
+        if not case.in_place and row.natural_in_place:
+            return _reason(
+                ReasonCode.NO_OUT_OF_PLACE, f"torch.distributed has {row.name} in place only"
+            )
+        if case.collective == "send_recv" and case.world_size < 2:
+            return _reason(ReasonCode.NEEDS_TWO_RANKS, "send_recv needs 2 ranks or more")
+        if self._device.type == "cpu":
+            return _refused_by_gloo(case)
+        return None
+
+    def free_bytes(self) -> int:
+        """Returns the bytes this rank may take for buffers, on its device."""
+        free = torch.cuda.mem_get_info()[0] if self._on_gpu else free_memory_bytes()
+        return free // self._ranks_on_device + self._arena.capacity_bytes
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self._device.type == "cuda"
+
+    def cache_bytes(self) -> int:
+        """Returns the size of the last cache before memory."""
+        if self._on_gpu:
+            l2_bytes: int = torch.cuda.get_device_properties(self._device).L2_cache_size
+            return l2_bytes
+        return last_level_cache_bytes()
+
+    def target_sample_us(self) -> float:
+        """CUDA events tick in half microseconds and cost the host some; perf_counter does not."""
+        return 200.0 if self._on_gpu else 100.0
+
+    def open(self, case: Case, walk: Walk) -> Buffers:
+        """Takes the memory of a case."""
+        buffers = TorchBuffers(case, walk, self._rank, self._group, self._arena)
+        return plant_in(buffers, case, self._rank, self._plant)
+
+    def timer(self, case: Case, walk: Walk, buffers: Buffers) -> Timer:
+        """Returns what times this case's mode and pattern."""
+        if not self._on_gpu:
+            return HostTimer(
+                clock=PerfCounter(),
+                buffers=buffers,
+                slots=walk.slots,
+                pattern=case.pattern,
+                control=self._control,
+                progress=self._progress,
+            )
+        kinds: dict[Mode, type[EagerTimer | GraphTimer | QueuedTimer]] = {
+            Mode.EAGER: EagerTimer,
+            Mode.GRAPH: GraphTimer,
+            Mode.EAGER_DEVICE: QueuedTimer,
+        }
+        return kinds[case.mode](
+            buffers=buffers,
+            slots=walk.slots,
+            pattern=case.pattern,
+            control=self._control,
+            progress=self._progress,
+        )
+
+    def now_s(self) -> float:
+        """Returns a monotonic time in seconds."""
+        return time.monotonic()
+
+
+def _reason(code: ReasonCode, text: str) -> Reason:
+    return Reason(code=code, text=text)
+
+
+def _refused_by_gloo(case: Case) -> Reason | None:
+    if case.mode is not Mode.EAGER:
+        return _reason(ReasonCode.NO_SUCH_MODE, f"mode {case.mode} needs a GPU")
+    if case.redop == "avg":
+        return _reason(ReasonCode.NO_SUCH_REDOP, "Gloo has no avg")
+    if case.dtype.startswith("float8"):
+        return _reason(ReasonCode.NO_SUCH_DTYPE, f"Gloo has no {case.dtype}")
+    return None
+
+
+def form_groups(
+    store: dist.Store, rank: int, world_size: int, backend: str
+) -> tuple[dist.ProcessGroup, dist.ProcessGroup]:
+    """Returns the measured group and the control group over all ranks of the store.
+
+    Collective: every rank. Synchronises. The first call on the measured group, one element, is
+    made here, so that building its connections is no part of any case.
+    """
+    # Gloo takes the address of the host name unless told; a host name that does not resolve, or
+    # resolves to a wrong interface, is the commonest way for it to fail on one machine.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=NEVER)
+    control = dist.group.WORLD
+    assert control is not None
+    measured = dist.new_group(backend=backend, timeout=NEVER)
+    device = "cuda" if backend == "nccl" else "cpu"
+    dist.all_reduce(torch.ones(1, device=device), group=measured)
+    if backend == "nccl":
+        torch.cuda.synchronize()
+    return measured, control

@@ -1,0 +1,201 @@
+"""The loop of a command: plan -> engine -> store, and what every kind of end leaves behind.
+
+Each finished trial is on disk before the next begins. However the loop ends, the run folder is
+readable and says how it ended.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Protocol
+
+import msgspec
+
+from collbench.engine.protocol import Executor, Outcome, Round
+from collbench.errors import CollbenchError, ExitCode
+from collbench.model import Case, Finding, Reason, ReasonCode, Run, Status, Topology, Trial
+from collbench.store import RunWriter
+
+Judge = Callable[[Run, Topology, Sequence[Trial]], list[Finding]]
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGINT or SIGTERM asked the command to end."""
+
+    def __init__(self, exit_code: ExitCode) -> None:
+        super().__init__()
+        self.exit_code = exit_code
+
+
+class Observer(Protocol):
+    """Who is told how the session goes on."""
+
+    def running(self, case: Case) -> None:
+        """A case begins."""
+
+    def finished(self, trial: Trial) -> None:
+        """A trial is stored."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionEnd:
+    """How a session ended."""
+
+    run: Run
+    trials: tuple[Trial, ...]
+    findings: tuple[Finding, ...]
+    exit_code: ExitCode
+    kept: int
+    """Trials that were measured or judged, of those planned."""
+    error: str | None = None
+    """Why the session stopped early, in a line."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Turns the first SIGINT, SIGTERM or SIGHUP into ``Interrupted``; the next are ignored.
+
+    So that an impatient second Ctrl-C does not break the tidying up that the first began.
+    """
+    names = {
+        signal.SIGINT: ExitCode.INTERRUPTED,
+        signal.SIGTERM: ExitCode.TERMINATED,
+        signal.SIGHUP: ExitCode.TERMINATED,
+    }
+    fired = False
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal fired
+        if not fired:
+            fired = True
+            raise Interrupted(names[signal.Signals(number)])
+
+    previous = {number: signal.signal(number, handle) for number in names}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def run_session(
+    *,
+    run: Run,
+    rounds: Sequence[Round],
+    executor: Executor,
+    writer: RunWriter,
+    observer: Observer,
+    judge: Judge,
+) -> SessionEnd:
+    """Runs all rounds, stores every trial, judges, closes the run.
+
+    Args:
+        run: its header, already stored.
+        rounds: what to run.
+        executor: where; it is closed at the end, whatever the end.
+        writer: where trials go.
+        observer: who is told.
+        judge: makes findings of the trials.
+    """
+    trials: list[Trial] = []
+    stop: ExitCode | None = None
+    error: str | None = None
+    try:
+        for round_ in rounds:
+            for outcome in _watched(executor, round_, observer):
+                trial = writer.append(outcome.trial, outcome.times_us, outcome.clock)
+                trials.append(trial)
+                observer.finished(trial)
+            writer.sync()
+    except Interrupted as interrupt:
+        stop = interrupt.exit_code
+        error = f"interrupted; kept {len(trials)} of {run.planned_trials} trials"
+    except CollbenchError as problem:
+        stop, error = problem.exit_code, str(problem)
+    finally:
+        executor.close()
+    kept = len(trials)
+    if stop in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        trials += _record_rest(rounds, trials, writer)
+    topology = executor.facts().topology
+    findings = judge(run, topology, trials)
+    exit_code = stop if stop is not None else exit_code_of(trials)
+    run = msgspec.structs.replace(
+        run,
+        ended_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        exit_code=int(exit_code),
+        findings=findings,
+    )
+    try:
+        writer.update(run, topology)
+        writer.close()
+    except CollbenchError as problem:
+        error = error or str(problem)
+        exit_code = stop if stop is not None else problem.exit_code
+    return SessionEnd(
+        run=run,
+        trials=tuple(trials),
+        findings=tuple(findings),
+        exit_code=ExitCode(exit_code),
+        kept=kept,
+        error=error,
+    )
+
+
+def _watched(executor: Executor, round_: Round, observer: Observer) -> Iterator[Outcome]:
+    """Yields a round's outcomes, telling the observer what runs before each."""
+    cases = [case for group in round_.groups for case in group.cases]
+    outcomes = executor.run(round_)
+    for case in cases:
+        observer.running(case)
+        yield next(outcomes)
+
+
+def _record_rest(
+    rounds: Sequence[Round], trials: Sequence[Trial], writer: RunWriter
+) -> list[Trial]:
+    """Records what an interruption left out, so that no row is missing."""
+    known = {(trial.case_id, trial.repeat) for trial in trials}
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    reason = Reason(code=ReasonCode.INTERRUPTED, text="the run was interrupted before it")
+    rest = [
+        Trial(
+            trial_id=f"{case.case_id}.{round_.repeat}",
+            case_id=case.case_id,
+            case=case,
+            repeat=round_.repeat,
+            status=Status.SKIPPED,
+            reason=reason,
+            started_at=now,
+            duration_s=0.0,
+        )
+        for round_ in rounds
+        for group in round_.groups
+        for case in group.cases
+        if (case.case_id, round_.repeat) not in known
+    ]
+    try:
+        return [writer.append(trial, None, "") for trial in rest]
+    except CollbenchError:
+        return []  # the disk is full as well: what was measured is what counts
+
+
+def exit_code_of(trials: Sequence[Trial]) -> ExitCode:
+    """Returns how a command ends whose trials ended so.
+
+    1 if data were wrong: that is confirmed. 4 if a case hung, crashed or failed. 3 if nothing was
+    measured. Unsupported and skipped cases beside measured ones are no fault.
+    """
+    statuses = {trial.status for trial in trials}
+    if Status.DATA_WRONG in statuses:
+        return ExitCode.CONFIRMED_BAD
+    if statuses & {Status.HUNG, Status.CRASHED, Status.FAILED, Status.NODE_LOST}:
+        return ExitCode.INCOMPLETE
+    if not statuses & {Status.OK, Status.PATH_NOT_USED}:
+        return ExitCode.NOTHING_MEASURED
+    return ExitCode.FINE
