@@ -429,6 +429,8 @@ class Run(Record, frozen=True, kw_only=True):
     backend: str
     world_size: int
     environment: Environment
+    note: str | None = None
+    """What the first line must say before everything else."""
     simulated: bool = False
     planted: str | None = None
     """A fault planted on purpose (``--plant``): such a run proves the tool, not the hardware."""

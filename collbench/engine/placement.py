@@ -1,8 +1,202 @@
+"""What runs here: the back end, the ranks, their GPUs and cores. No silent stand-in.
+
+Gloo takes the place of NCCL only where there is no NVIDIA GPU at all and nothing promised one. A
+GPU that is promised, or on PCI, and cannot be used is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-@dataclass(frozen=True)
+
+from collbench.errors import NothingMeasured, UsageError
+from collbench.model import Gpu, RankPlace
+from collbench.probe.cores import format_cores
+from collbench.probe.gpu import GpuSurvey, visible_gpus
+
+DEFAULT_CPU_RANKS = 2
+_PROMISING = (
+    "CUDA_VISIBLE_DEVICES",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_STEP_GPUS",
+    "SLURM_JOB_GPUS",
+    "SLURM_GPUS",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+_NO_PROMISE = ("", "0", "-1", "void", "none", "no", "NoDevFiles")
+_LAUNCHERS = (
+    ("WORLD_SIZE", "RANK", "torchrun"),
+    ("SLURM_NTASKS", "SLURM_PROCID", "srun"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"),
+    ("PMI_SIZE", "PMI_RANK", "mpirun"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Slots:
+    """What this machine offers a run."""
+
     backend: str
     world_size: int
-    gpus: tuple
-    cpusets: tuple
-    heading_note: str|None
+    gpus: tuple[Gpu, ...] = ()
+    """One a rank; empty on a CPU."""
+    cpusets: tuple[str, ...] = ()
+    """Cores of each rank; empty text: not bound."""
+    note: str | None = None
+    """What the first line must say before everything else."""
+
+    def places(self, node: str) -> list[RankPlace]:
+        """Returns where each rank runs."""
+        return [
+            RankPlace(
+                rank=rank,
+                node=node,
+                local_rank=rank,
+                gpu=self.gpus[rank].index if self.gpus else None,
+                cpuset=self.cpusets[rank] if self.cpusets else "",
+            )
+            for rank in range(self.world_size)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the user asked for; None is "whatever is here"."""
+
+    backend: str = "auto"
+    ranks: int | None = None
+    gpus: int | None = None
+    expect_gpus: int | None = None
+
+
+def refuse_launcher(environ: Mapping[str, str]) -> None:
+    """Refuses to be one of several processes that a launcher started.
+
+    Raises:
+        UsageError: it is; each would measure by itself and disturb the others.
+    """
+    for size, rank, launcher in _LAUNCHERS:
+        count = environ.get(size, "")
+        if rank in environ and count.isdigit() and int(count) > 1:
+            raise UsageError(
+                f"started as one of {count} processes by {launcher} ({size}={count}), which this"
+                " version cannot join; start one process on one node"
+            )
+
+
+def choose_slots(
+    wanted: Wanted,
+    survey: GpuSurvey,
+    environ: Mapping[str, str],
+    cores: frozenset[int],
+    numa: Mapping[int, frozenset[int]],
+) -> Slots:
+    """Returns what runs here.
+
+    Args:
+        wanted: by the user.
+        survey: the GPUs found.
+        environ: this process's variables: promises of a launcher, CUDA_VISIBLE_DEVICES.
+        cores: that this process may use.
+        numa: cores of each NUMA node.
+
+    Raises:
+        UsageError: more than there is, or a back end without its hardware, was asked for.
+        NothingMeasured: a GPU that is promised or present cannot be used.
+    """
+    for what, value in (("--ranks", wanted.ranks), ("--gpus", wanted.gpus)):
+        if value is not None and value < 1:
+            raise UsageError(f"{what} {value} must be at least 1")
+    usable = visible_gpus(survey.gpus, environ)
+    if wanted.expect_gpus is not None and len(usable) != wanted.expect_gpus:
+        raise NothingMeasured(
+            f"{wanted.expect_gpus} GPUs expected, {len(usable)} can be used:"
+            f" {_state_of(survey, environ)}"
+        )
+    if wanted.backend == "gloo":
+        return _on_cpu(wanted, cores, has_gpus=bool(survey.on_pci))
+    if usable:
+        return _on_gpus(wanted, usable, cores, numa)
+    promise = _promise(environ)
+    if not survey.on_pci and not promise:
+        if wanted.backend == "nccl" or wanted.gpus is not None:
+            asked = "--backend nccl" if wanted.backend == "nccl" else f"--gpus {wanted.gpus}"
+            raise UsageError(
+                f"{asked} needs an NVIDIA GPU and none is on PCI here; leave it out to measure"
+                " the CPU over Gloo"
+            )
+        return _on_cpu(wanted, cores, has_gpus=False)
+    raise NothingMeasured(
+        f"a GPU is {'promised' if promise else 'present'} but none can be used:"
+        f" {_state_of(survey, environ)}; to measure the CPU on purpose: --backend gloo"
+    )
+
+
+def _promise(environ: Mapping[str, str]) -> str | None:
+    for name in _PROMISING:
+        if environ.get(name, "") not in _NO_PROMISE:
+            return f"{name}={environ[name]}"
+    return None
+
+
+def _state_of(survey: GpuSurvey, environ: Mapping[str, str]) -> str:
+    parts = [f"on PCI: {', '.join(survey.on_pci) or 'none'}"]
+    if survey.on_pci and survey.driver is None:
+        parts.append("the NVIDIA driver is not loaded")
+    if survey.error and survey.on_pci:
+        parts.append(survey.error)
+    promise = _promise(environ)
+    if promise:
+        parts.append(f"promised by {promise}")
+    if "CUDA_VISIBLE_DEVICES" in environ and survey.gpus:
+        parts.append(
+            f"CUDA_VISIBLE_DEVICES={environ['CUDA_VISIBLE_DEVICES']!r} leaves"
+            f" {len(visible_gpus(survey.gpus, environ))} of {len(survey.gpus)}"
+        )
+    return "; ".join(parts)
+
+
+def _on_cpu(wanted: Wanted, cores: frozenset[int], *, has_gpus: bool) -> Slots:
+    ranks = wanted.ranks or DEFAULT_CPU_RANKS
+    what = "GPUs NOT USED, as asked" if has_gpus else "NO GPU"
+    return Slots(
+        backend="gloo",
+        world_size=ranks,
+        cpusets=_split(cores, ranks),
+        note=f"{what}: CPU loopback over Gloo, {ranks} ranks; says nothing about a cluster",
+    )
+
+
+def _on_gpus(
+    wanted: Wanted,
+    usable: tuple[Gpu, ...],
+    cores: frozenset[int],
+    numa: Mapping[int, frozenset[int]],
+) -> Slots:
+    count = wanted.gpus or wanted.ranks or len(usable)
+    if wanted.gpus and wanted.ranks and wanted.gpus != wanted.ranks:
+        raise UsageError(
+            f"--gpus {wanted.gpus} and --ranks {wanted.ranks} differ; NCCL takes one rank a GPU"
+        )
+    if count > len(usable):
+        option = "--gpus" if wanted.gpus else "--ranks"
+        raise UsageError(
+            f"{option} {count} is more than the {len(usable)} GPUs here; NCCL takes one rank a GPU"
+        )
+    chosen = usable[:count]
+    cpusets = [""] * count
+    for node in {gpu.numa_node for gpu in chosen}:
+        ranks = [rank for rank, gpu in enumerate(chosen) if gpu.numa_node == node]
+        near = cores & numa.get(node, cores) if node is not None else cores
+        for rank, cpuset in zip(ranks, _split(near or cores, len(ranks)), strict=True):
+            cpusets[rank] = cpuset
+    return Slots(backend="nccl", world_size=count, gpus=chosen, cpusets=tuple(cpusets))
+
+
+def _split(cores: frozenset[int], ranks: int) -> tuple[str, ...]:
+    """Returns an even share of the cores for each rank, or no binding if there are too few."""
+    ordered = sorted(cores)
+    share = len(ordered) // ranks
+    if share == 0:
+        return ("",) * ranks
+    return tuple(format_cores(ordered[r * share : (r + 1) * share]) for r in range(ranks))

@@ -49,6 +49,13 @@ class Outcome(Record, frozen=True, kw_only=True):
 class Executor(Protocol):
     """Runs rounds. The local engine and the simulated one answer to it alike."""
 
+    def start(self) -> None:
+        """Makes ready, so that a heading can name the versions that are loaded.
+
+        Raises:
+            NothingMeasured: the hardware promised cannot be used.
+        """
+
     def run(self, round_: Round) -> Iterator[Outcome]:
         """Yields one outcome a case, each as soon as it is finished.
 

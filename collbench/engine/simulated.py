@@ -72,10 +72,18 @@ class SimulatedEngine:
             bandwidth_gb_per_s=fabric.bandwidth_gb_per_s,
             noise=fabric.noise,
         )
+        self._facts = Facts(topology=self.topology_of(fabric))
+        self._case: Case | None = None
+
+    @staticmethod
+    def topology_of(fabric: Fabric) -> Topology:
+        """Returns the place that the model pretends to be."""
         node = Node(name="simulated", cpu_model="model", cpus=1, numa_nodes=1, memory_bytes=0)
         places = [RankPlace(rank=r, node=node.name, local_rank=r) for r in range(fabric.ranks)]
-        self._facts = Facts(topology=Topology(nodes=[node], ranks=places))
-        self._case: Case | None = None
+        return Topology(nodes=[node], ranks=places)
+
+    def start(self) -> None:
+        """Needs nothing."""
 
     def facts(self) -> Facts:
         """Returns the model's topology."""
@@ -103,9 +111,7 @@ class SimulatedEngine:
         def one(rank: int) -> RankResult:
             backend = FakeBackend(self._model, world, rank, FakeClock(), NoProgress(), seed)
             try:
-                return measure_case(
-                    case, self._policy, backend, backend.control, NoProgress()
-                )
+                return measure_case(case, self._policy, backend, backend.control, NoProgress())
             except BaseException:
                 world.abort()  # or the other threads would wait for this one for ever
                 raise

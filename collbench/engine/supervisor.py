@@ -138,7 +138,7 @@ class LocalEngine:
         self._team = Team(workers, zygote, self._facts.topology.nodes[0].name)
         for rank in range(slots.world_size):
             cpuset = slots.cpusets[rank] if slots.cpusets else ""
-            gpu = slots.gpus[rank] if slots.gpus else None
+            gpu = slots.gpus[rank].index if slots.gpus else None
             workers.append(zygote.fork(rank, gpu=gpu, variables={}, cpuset=cpuset))
         self._facts = msgspec.structs.replace(
             self._facts, workers=self._facts.workers + slots.world_size
@@ -173,7 +173,8 @@ class LocalEngine:
                 rank=rank,
                 world_size=slots.world_size,
                 backend=slots.backend,
-                gpu=slots.gpus[rank] if slots.gpus else None,
+                # CUDA numbers the visible GPUs; they were chosen in that order.
+                gpu=rank if slots.gpus else None,
                 ranks_on_device=1 if slots.gpus else slots.world_size,
                 store_host=_LOOPBACK,
                 store_port=None,

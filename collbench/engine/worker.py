@@ -59,9 +59,7 @@ def work(sock: socket.socket, progress_fd: int) -> int:
                 case Measure():
                     assert backend is not None
                     assert control is not None
-                    result = measure_case(
-                        message.case, message.policy, backend, control, progress
-                    )
+                    result = measure_case(message.case, message.policy, backend, control, progress)
                     progress.phase(Phase.IDLE)
                     channel.send(Done(result=result))
         except Closed:

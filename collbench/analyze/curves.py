@@ -1,0 +1,148 @@
+"""Curves over message size: one a collective, mode and placement; a point a size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from collbench.model import Case, Mode, Status, Summary, Trial
+from collbench.stats import spread
+
+PLATEAU = 0.02
+"""Last two sizes that differ by more have not reached the plateau."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One size: the median over repeats of each repeat's median."""
+
+    size_bytes: int
+    requested_bytes: int
+    time_us: float
+    busbw_gb_per_s: float | None
+    low_us: float | None
+    high_us: float | None
+    """With one repeat the 95 % interval of its median, with more the range of the repeats."""
+    repeats: int
+    spread: float
+    """(largest - smallest) / median over repeats; 0 for one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """All sizes of one question."""
+
+    case: Case
+    """Its smallest case: everything but the size holds for all points."""
+    points: tuple[Point, ...]
+
+    @property
+    def peak(self) -> Point | None:
+        """The point of the largest bus bandwidth."""
+        rated = [point for point in self.points if point.busbw_gb_per_s is not None]
+        return max(rated, key=lambda point: point.busbw_gb_per_s or 0.0, default=None)
+
+    @property
+    def quickest(self) -> Point:
+        """The point of the smallest time."""
+        return min(self.points, key=lambda point: point.time_us)
+
+    def at(self, size_bytes: int) -> Point | None:
+        """Returns the point of a size."""
+        return next((point for point in self.points if point.size_bytes == size_bytes), None)
+
+    def half_size_bytes(self) -> float | None:
+        """Returns the size from which on half of the peak is reached, between points on log axes.
+
+        None where no size is below half, or there is no peak.
+        """
+        peak = self.peak
+        if peak is None or peak.busbw_gb_per_s is None:
+            return None
+        half = peak.busbw_gb_per_s / 2
+        below: tuple[int, float] | None = None
+        for point in self.points:
+            rate = point.busbw_gb_per_s
+            if rate is None:
+                continue
+            if rate >= half:
+                if below is None:
+                    return None
+                share = math.log(half / below[1]) / math.log(rate / below[1])
+                return float(below[0] * (point.size_bytes / below[0]) ** share)
+            below = (point.size_bytes, rate)
+        return None
+
+    def climbing(self) -> bool:
+        """Whether the last two sizes' bus bandwidths still differ by more than 2 %."""
+        rates = [point.busbw_gb_per_s for point in self.points if point.busbw_gb_per_s]
+        return len(rates) > 1 and (rates[-1] - rates[-2]) / rates[-1] > PLATEAU
+
+
+def question(case: Case) -> tuple[object, ...]:
+    """Returns everything of a case but its size: equal for the cases of one curve."""
+    return (
+        case.collective,
+        case.backend,
+        case.dtype,
+        case.redop,
+        case.root,
+        case.in_place,
+        case.world_size,
+        case.pattern,
+        tuple(sorted(case.setting.items())),
+        case.mode,
+    )
+
+
+def curves(trials: Sequence[Trial]) -> list[Curve]:
+    """Returns the curves of all trials that have times, in the order in which they first appear."""
+    groups: dict[tuple[object, ...], dict[int, list[Trial]]] = {}
+    for trial in trials:
+        sizes = groups.setdefault(question(trial.case), {})
+        if trial.summary is not None and trial.status in (Status.OK, Status.PATH_NOT_USED):
+            sizes.setdefault(trial.case.size_bytes, []).append(trial)
+    found = []
+    for sizes in groups.values():
+        if sizes:
+            points = tuple(_point(sizes[size]) for size in sorted(sizes))
+            found.append(Curve(case=sizes[min(sizes)][0].case, points=points))
+    return found
+
+
+def _point(trials: Sequence[Trial]) -> Point:
+    summaries: list[Summary] = [trial.summary for trial in trials if trial.summary is not None]
+    medians = np.array([summary.median_us for summary in summaries])
+    rates = [s.busbw_gb_per_s for s in summaries if s.busbw_gb_per_s is not None]
+    time_us = float(np.median(medians))
+    low, high = float(medians.min()), float(medians.max())
+    interval: tuple[float, float] | None = (low, high)
+    if len(summaries) == 1:
+        interval = summaries[0].ci95_us
+    # Rates come from times: the rate of the median time, never a mean of rates.
+    rate = rates[0] * summaries[0].median_us / time_us if len(rates) == len(summaries) else None
+    case = trials[0].case
+    return Point(
+        size_bytes=case.size_bytes,
+        requested_bytes=case.requested_bytes,
+        time_us=time_us,
+        busbw_gb_per_s=rate,
+        low_us=interval[0] if interval else None,
+        high_us=interval[1] if interval else None,
+        repeats=len(summaries),
+        spread=spread(medians),
+    )
+
+
+def mode_pairs(found: Sequence[Curve], one: Mode, other: Mode) -> list[tuple[Curve, Curve]]:
+    """Returns pairs of curves that ask the same in two modes."""
+    by_question = {question(curve.case): curve for curve in found}
+    pairs = []
+    for key, curve in by_question.items():
+        partner = by_question.get((*key[:-1], other))
+        if curve.case.mode is one and partner is not None:
+            pairs.append((curve, partner))
+    return pairs

@@ -1,0 +1,270 @@
+"""What stands out in a sweep: each detector looks for one thing and says what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.analyze.curves import Curve, curves, mode_pairs
+from collbench.model import Finding, Mode, Run, Status, Trial
+from collbench.notes import NOTES
+from collbench.stats import bimodality
+from collbench.units import format_size, format_time_us, option_size
+
+Times = Callable[[Trial], NDArray[np.float32] | None]
+
+_HOST_BOUND = 1.5
+_GRAPH_FASTER = 1.10
+_LARGE_BYTES = 64 * 2**20
+_SPREAD = 0.10
+_SKEW = 0.10
+_TWO_MODES_APART = 3.0
+_MODES_DIFFER = 1.2
+_REPEATS_TO_COMPARE = 5
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    run: Run
+    trials: Sequence[Trial]
+    times: Times
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        return curves(self.trials)
+
+
+def sweep_findings(run: Run, trials: Sequence[Trial], times: Times) -> list[Finding]:
+    """Returns what stands out, the gravest first.
+
+    Args:
+        run: the header: repeats, back end, whether simulated.
+        trials: of the whole run.
+        times: gives a trial's samples, float32[rank, sample] in us, or None.
+    """
+    sweep = _Sweep(run, trials, times)
+    found = [finding for detector in _DETECTORS for finding in detector(sweep)]
+    order = ("bad", "warning", "info")
+    return sorted(found, key=lambda finding: order.index(finding.severity))
+
+
+def describe(trial: Trial) -> str:
+    """Returns a trial in words: ``all_gather 64 MiB graph``."""
+    case = trial.case
+    return f"{case.collective} {format_size(case.size_bytes)} {case.mode}"
+
+
+def _faults(sweep: _Sweep) -> Iterator[Finding]:
+    for trial in sweep.trials:
+        if trial.status not in (Status.HUNG, Status.CRASHED, Status.FAILED, Status.DATA_WRONG):
+            continue
+        reason = trial.reason.text if trial.reason else ""
+        logs = ", ".join(f"logs/rank{culprit.rank}.log" for culprit in trial.culprits)
+        evidence = [line for culprit in trial.culprits for line in culprit.evidence]
+        last_lines = [line for culprit in trial.culprits for line in culprit.log_tail[-2:]]
+        wrong = trial.status is Status.DATA_WRONG
+        yield Finding(
+            code=str(trial.status),
+            severity="bad",
+            text=f"{describe(trial)}, repeat {trial.repeat}: {trial.status}. {reason}.",
+            evidence=evidence + last_lines,
+            next_step=(
+                "do not train on this: run it again; if it stays, try NCCL_ALGO=Ring and"
+                " NCCL_PROTO=Simple"
+                if wrong
+                else f"read {logs}"
+                if logs
+                else "run it again with NCCL_DEBUG=INFO; the ranks' output is in logs/"
+            ),
+        )
+
+
+def _left_out(sweep: _Sweep) -> Iterator[Finding]:
+    groups = Counter(
+        (trial.status, trial.reason.code, trial.reason.text)
+        for trial in sweep.trials
+        if trial.reason and trial.status in (Status.UNSUPPORTED, Status.SKIPPED)
+    )
+    for (status, code, text), count in groups.items():
+        yield Finding(
+            code=str(code),
+            severity="info",
+            text=f"{count} {'case' if count == 1 else 'cases'} {status} ({code}): {text}.",
+        )
+
+
+def _repeats(sweep: _Sweep) -> Iterator[Finding]:
+    more = f"--repeats {_REPEATS_TO_COMPARE}"
+    if sweep.run.repeats == 1:
+        if not sweep.run.simulated and sweep.curves:
+            yield Finding(
+                code="one_repeat",
+                severity="info",
+                text="One repeat: fresh starts of the same program differ, small sizes most"
+                " (20 to 40 % were seen on GPUs, more on loopback).",
+                next_step=f"to compare or to choose a setting, add {more}",
+            )
+        return
+    wide = [
+        (point.spread, curve, point)
+        for curve in sweep.curves
+        for point in curve.points
+        if point.repeats > 1 and point.spread > _SPREAD
+    ]
+    if wide:
+        worst, curve, point = max(wide, key=lambda item: item[0])
+        total = sum(len(curve.points) for curve in sweep.curves)
+        yield Finding(
+            code="repeats_disagree",
+            severity="warning",
+            text=f"Repeats disagree by more than 10 % in {len(wide)} of {total} rows; most in"
+            f" {curve.case.collective} {format_size(point.size_bytes)} {curve.case.mode}:"
+            f" {worst:.0%} between fastest and slowest.",
+            next_step="compare medians of repeats, never single runs; look for other load",
+        )
+
+
+def _bimodal(sweep: _Sweep) -> Iterator[Finding]:
+    found = []
+    for trial in sweep.trials:
+        times = sweep.times(trial) if trial.summary else None
+        if times is None or times.shape[1] < 20:
+            continue
+        slowest = times.max(axis=0).astype(np.float64)
+        low, high = np.quantile(slowest, [0.1, 0.9])
+        if low > 0 and high / low > _MODES_DIFFER and bimodality(slowest) > _TWO_MODES_APART:
+            found.append((high / low, describe(trial), low, high))
+    if found:
+        _, name, low, high = max(found)
+        yield Finding(
+            code="bimodal",
+            severity="warning",
+            text=f"{len(found)} of {len(sweep.trials)} trials have two kinds of samples; plainest"
+            f" in {name}: about {format_time_us(low)} or {format_time_us(high)} us.",
+            next_step="the median may fall on either: look at the samples (load_run), at other"
+            " load and at power saving",
+        )
+
+
+def _late(sweep: _Sweep) -> Iterator[Finding]:
+    named: Counter[int] = Counter()
+    worst: dict[int, Trial] = {}
+    for trial in sweep.trials:
+        summary = trial.summary
+        if summary is not None and summary.late_rank is not None:
+            named[summary.late_rank] += 1
+            best = worst.get(summary.late_rank)
+            if best is None or best.summary is None or best.summary.skew < summary.skew:
+                worst[summary.late_rank] = trial
+    for rank, count in named.most_common(_SHOWN):
+        trial = worst[rank]
+        assert trial.summary is not None
+        yield Finding(
+            code="late_rank",
+            severity="warning",
+            text=f"Rank {rank} enters late in {count} of {len(sweep.trials)} trials: in"
+            f" {describe(trial)} it has the shortest time in {trial.summary.late_share:.0%} of the"
+            f" samples and the others wait {trial.summary.skew:.0%} of theirs for it.",
+            next_step="look at what else runs on its cores, at its clocks and at its CPU binding",
+        )
+    skewed = [t for t in sweep.trials if t.summary and t.summary.skew > _SKEW]
+    if skewed and not named:
+        top = max(skewed, key=lambda t: t.summary.skew if t.summary else 0.0)
+        assert top.summary is not None
+        yield Finding(
+            code="skew",
+            severity="info",
+            text=f"Ranks' times differ by more than 10 % in {len(skewed)} of {len(sweep.trials)}"
+            f" trials (most in {describe(top)}: {top.summary.skew:.0%}); no rank is late"
+            " throughout: not attributable.",
+        )
+
+
+def _host_bound(sweep: _Sweep) -> Iterator[Finding]:
+    for eager, graph in mode_pairs(sweep.curves, Mode.EAGER, Mode.GRAPH):
+        bound = [
+            (point, partner)
+            for point in eager.points
+            if (partner := graph.at(point.size_bytes)) is not None
+            and point.time_us > _HOST_BOUND * partner.time_us
+        ]
+        if bound:
+            small, captured = bound[0]
+            yield Finding(
+                code="host_bound",
+                severity="info",
+                text=f"{eager.case.collective}: up to {format_size(bound[-1][0].size_bytes)} eager"
+                f" is bound by the host ({format_time_us(small.time_us)} us a call at"
+                f" {format_size(small.size_bytes)}); captured in a CUDA graph the same calls take"
+                f" {format_time_us(captured.time_us)} us.",
+            )
+        faster = [
+            (point.time_us / partner.time_us, point)
+            for point in eager.points
+            if point.size_bytes >= _LARGE_BYTES
+            and (partner := graph.at(point.size_bytes)) is not None
+            and point.time_us > _GRAPH_FASTER * partner.time_us
+        ]
+        if faster:
+            ratio, point = max(faster, key=lambda item: item[0])
+            yield Finding(
+                code="graph_registers",
+                severity="info",
+                text=f"{eager.case.collective} is {ratio - 1:.0%} faster in a graph at"
+                f" {format_size(point.size_bytes)}: capture registers the buffers.",
+                next_step="try user buffer registration in the program",
+            )
+
+
+def _plateau(sweep: _Sweep) -> Iterator[Finding]:
+    climbing = [curve for curve in sweep.curves if curve.climbing()]
+    if climbing:
+        largest = max(curve.points[-1].requested_bytes for curve in climbing)
+        names = sorted({curve.case.collective for curve in climbing})
+        yield Finding(
+            code="not_at_plateau",
+            severity="info",
+            text=f"Not yet at its plateau: {', '.join(names)} still gains more than 2 % at"
+            f" {format_size(largest)}.",
+            next_step=f"-e {option_size(8 * largest)}",
+        )
+
+
+def _hardware(sweep: _Sweep) -> Iterator[Finding]:
+    events = [(trial, event) for trial in sweep.trials for event in trial.events]
+    if events:
+        kinds = Counter(event.rpartition(" for ")[0] or event for _, event in events)
+        yield Finding(
+            code="hardware_events",
+            severity="warning",
+            text=f"The hardware's counters moved during {len({id(t) for t, _ in events})} trials:"
+            f" {'; '.join(f'{kind} ({count} x)' for kind, count in kinds.most_common(_SHOWN))}.",
+            evidence=[f"{describe(trial)}: {event}" for trial, event in events[:10]],
+            next_step="nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,ECC",
+        )
+
+
+def _notes(sweep: _Sweep) -> Iterator[Finding]:
+    counts = Counter(note for trial in sweep.trials for note in trial.notes)
+    for code, count in counts.items():
+        rows = "1 trial" if count == 1 else f"{count} trials"
+        yield Finding(code=code, severity="info", text=f"{NOTES[code]} ({rows}).", evidence=[])
+
+
+_DETECTORS: tuple[Callable[[_Sweep], Iterator[Finding]], ...] = (
+    _faults,
+    _left_out,
+    _hardware,
+    _late,
+    _repeats,
+    _bimodal,
+    _host_bound,
+    _plateau,
+    _notes,
+)

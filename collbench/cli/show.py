@@ -1,0 +1,33 @@
+"""``collbench show``: a stored run's tables and conclusions."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from collbench.cli.output import print_run
+from collbench.report.json_output import json_document
+from collbench.store import find_run, read_run, results_root
+
+
+@click.command()
+@click.argument("run", default="last")
+@click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
+@click.option("--json", "as_json", is_flag=True, help="The JSON of `sweep --json`.")
+def show(run: str, results: str | None, as_json: bool) -> None:
+    """Print RUN again: a folder, an id, a unique beginning of one, or `last`."""
+    stored = read_run(find_run(run, results_root(results, os.environ)))
+    for problem in stored.problems:
+        click.echo(f"collbench: {problem}", err=True)
+    header = stored.run
+    if as_json:
+        code = header.exit_code or 0
+        click.echo(json_document(header.run_id, code, stored.trials, header.findings))
+        return
+    print_run(header, stored.topology, stored.trials, header.findings, stored.folder)
+    if header.exit_code is None:
+        click.echo(
+            f"{len(stored.trials)} of {header.planned_trials} trials: the run goes on, or"
+            " ended without a chance to say so"
+        )

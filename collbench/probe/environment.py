@@ -1,0 +1,86 @@
+"""The software a run stands on, and the variables that steer it, without importing torch."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from collbench import __version__
+from collbench.model import Environment
+
+_PREFIXES = ("NCCL_", "GLOO_", "UCX_", "FI_", "CUDA_", "TORCH_NCCL_", "OMP_")
+_SECRET = re.compile(r"(^|_)(TOKEN|KEY|PASSWORD|SECRET)(_|$)")
+_DRIVER_VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
+_MOST_CONFIG_BYTES = 16384
+
+
+def recorded_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that may be recorded: by allow-list, and no secret among them."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.startswith(_PREFIXES) and not _SECRET.search(name)
+    }
+
+
+def read_environment(environ: Mapping[str, str], root: Path = Path("/")) -> Environment:
+    """Returns the recorded software; what only a worker can know (CUDA, NCCL) is left open.
+
+    Args:
+        environ: this process's variables.
+        root: where /etc, /proc and /sys are, for tests.
+    """
+    return Environment(
+        collbench=__version__,
+        python=platform.python_version(),
+        torch=_installed("torch"),
+        driver=driver_version(root),
+        kernel=platform.release(),
+        os=_os_name(root),
+        variables=recorded_variables(environ),
+        config_files=_config_files(environ, root),
+    )
+
+
+def driver_version(root: Path = Path("/")) -> str | None:
+    """Returns the loaded NVIDIA driver's version, or None where none is loaded."""
+    for path in ("proc/driver/nvidia/version", "sys/module/nvidia/version"):
+        found = _DRIVER_VERSION.search(_text(root / path))
+        if found:
+            return found[1]
+    return None
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _os_name(root: Path) -> str:
+    for line in _text(root / "etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return platform.system()
+
+
+def _config_files(environ: Mapping[str, str], root: Path) -> dict[str, str]:
+    """NCCL reads variables from these files too: without them "environment" is half the truth."""
+    paths = [root / "etc/nccl.conf"]
+    if environ.get("NCCL_CONF_FILE"):
+        paths.append(Path(environ["NCCL_CONF_FILE"]))
+    elif environ.get("HOME"):
+        paths.append(Path(environ["HOME"]) / ".nccl.conf")
+    found = {str(path): _text(path)[:_MOST_CONFIG_BYTES] for path in paths}
+    return {path: text for path, text in found.items() if text}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

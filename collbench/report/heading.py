@@ -1,0 +1,80 @@
+"""The first lines: what was found, what will be run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from collbench.model import Case, Run, Topology
+from collbench.units import format_duration
+
+
+def heading(run: Run, topology: Topology) -> str:
+    """Returns the line that says on what a run stands: hardware, versions loaded."""
+    parts = [_hardware(run, topology), _software(run), f"collbench {run.environment.collbench}"]
+    line = " | ".join(part for part in parts if part)
+    if run.simulated:
+        line = f"SIMULATED: a model answered, no hardware was measured | {line}"
+    if run.planted:
+        line = f"PLANTED FAULT ({run.planted}) | {line}"
+    return line
+
+
+def _hardware(run: Run, topology: Topology) -> str:
+    if run.note:
+        return run.note
+    if run.simulated:
+        return f"{run.world_size} ranks"
+    parts = []
+    for node in topology.nodes:
+        used = {place.gpu for place in topology.ranks if place.node == node.name}
+        names = Counter(gpu.name for gpu in node.gpus if gpu.index in used)
+        parts += [f"{count} x {name}" for name, count in names.items()]
+        kinds = sorted({link.kind for link in node.gpu_links if {link.a, link.b} <= used})
+        rails = [nic for nic in node.nics if nic.kind != "ethernet"]
+        network = f"{len(rails)} IB or RoCE devices" if rails else "no IB device"
+        parts[-1] += f" on 1 node ({', '.join([*kinds, network])})"
+    return "; ".join(parts)
+
+
+def _software(run: Run) -> str:
+    environment = run.environment
+    words = [f"torch {environment.torch}"] if environment.torch else []
+    nccl = environment.nccl
+    if nccl is not None:
+        differs = f" (torch was built with {nccl.compiled})" if _differs(run) else ""
+        words.append(f"NCCL {nccl.version} loaded{differs}")
+    if environment.driver and run.backend == "nccl":
+        words.append(f"driver {environment.driver}")
+    return ", ".join(words)
+
+
+def _differs(run: Run) -> bool:
+    nccl = run.environment.nccl
+    return nccl is not None and nccl.compiled is not None and nccl.compiled != nccl.version
+
+
+def plan_line(cases: Sequence[Case], repeats: int, estimate_s: float, run_id: str) -> str:
+    """Returns the line that says how much will be run, and how long it takes."""
+    counts = [
+        (len({case.collective for case in cases}), "collective"),
+        (len({(case.dtype, case.redop) for case in cases if case.redop}) or 1, "type and operator"),
+        (len({case.requested_bytes for case in cases}), "size"),
+        (len({case.mode for case in cases}), "mode"),
+    ]
+    axes = " x ".join(
+        f"{count} {word if count == 1 else _plural(word)}"
+        for count, word in counts
+        if count > 1 or word in ("collective", "size")
+    )
+    times = _counted(repeats, "repeat")
+    left = f"plan: {axes}: {_counted(len(cases), 'case')}, {times}, about"
+    return f"{left} {format_duration(estimate_s)}    run {run_id}"
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word if count == 1 else _plural(word)}"
+
+
+def _plural(word: str) -> str:
+    return "types and operators" if word == "type and operator" else f"{word}s"

@@ -1,0 +1,256 @@
+"""Tables of trials: one a collective, modes side by side, constant columns in the heading."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from collbench.analyze.curves import question
+from collbench.analyze.limit import Limit
+from collbench.collectives import COLLECTIVES
+from collbench.model import Case, Mode, Pattern, Status, Summary, Trial
+from collbench.stats import spread
+from collbench.units import format_rate, format_size, format_time_us
+
+WIDTH = 120
+_MODE_WORDS = {
+    Mode.EAGER: "eager",
+    Mode.GRAPH: "graph",
+    Mode.EAGER_DEVICE: "eager_device",
+}
+_MODE_MEANINGS = {
+    Mode.EAGER: "what a program feels, host launch included",
+    Mode.GRAPH: "device time, captured in a CUDA graph",
+    Mode.EAGER_DEVICE: "device time, queued behind a spin kernel",
+}
+LimitOf = Callable[[Case], Limit | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cell:
+    """The trials of one size in one mode: one, or one a repeat."""
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def summaries(self) -> list[Summary]:
+        return [
+            trial.summary
+            for trial in self.trials
+            if trial.summary is not None and trial.status in (Status.OK, Status.PATH_NOT_USED)
+        ]
+
+    @property
+    def bad(self) -> Trial | None:
+        """The first trial that is not ok."""
+        return next((trial for trial in self.trials if trial.status is not Status.OK), None)
+
+
+def render_tables(trials: Sequence[Trial], limit_of: LimitOf, width: int = WIDTH) -> str:
+    """Returns all tables as text.
+
+    Args:
+        trials: in any order; tables follow the order in which questions first appear.
+        limit_of: what the wire allows for a case, or None.
+        width: columns at most; modes that do not fit side by side come one below the other.
+    """
+    blocks: dict[tuple[object, ...], list[Trial]] = {}
+    for trial in _reading_order(trials):
+        blocks.setdefault(question(trial.case)[:-1], []).append(trial)
+    return "\n".join(_block(block, limit_of, width) for block in blocks.values())
+
+
+def _reading_order(trials: Sequence[Trial]) -> list[Trial]:
+    """Undoes the shuffling of repeats: as the plan lists them, sizes upwards."""
+    collectives = list(COLLECTIVES)
+    modes = list(Mode)
+    return sorted(
+        trials,
+        key=lambda t: (
+            collectives.index(t.case.collective),
+            modes.index(t.case.mode),
+            t.case.size_bytes,
+            t.repeat,
+        ),
+    )
+
+
+def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:
+    modes = list(dict.fromkeys(trial.case.mode for trial in trials))
+    whole = _one_table(trials, modes, limit_of)
+    if len(modes) > 1 and max(len(line) for line in whole.splitlines()[2:]) > width:
+        return "\n".join(
+            _block([t for t in trials if t.case.mode is mode], limit_of, width) for mode in modes
+        )
+    return whole
+
+
+def _one_table(trials: Sequence[Trial], modes: Sequence[Mode], limit_of: LimitOf) -> str:
+    case = trials[0].case
+    if all(trial.summary is None for trial in trials):
+        return "\n".join([_title(trials), *_reasons(trials), ""])
+    repeated = len({trial.repeat for trial in trials}) > 1
+    limits = {mode: _limit(trials, mode, limit_of) for mode in modes}
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    table.add_column("\nsize", justify="right")
+    table.add_column("\ncount", justify="right")
+    for mode in modes:
+        head = f"| {_MODE_WORDS[mode]}" if len(modes) > 1 else ""
+        table.add_column(f"{head}\ntime us", justify="right")
+        table.add_column("\np95", justify="right")
+        if len(modes) == 1:
+            table.add_column("algbw\nGB/s", justify="right")
+        table.add_column("busbw\nGB/s", justify="right")
+        if limits[mode]:
+            table.add_column("\nlimit", justify="right")
+        if repeated:
+            table.add_column("\nspread", justify="right")
+        table.add_column("\nn", justify="right")
+        table.add_column("\nstop", justify="left")
+    if case.world_size > 1:
+        table.add_column("\nskew", justify="right")
+    table.add_column("\nwrong", justify="right")
+    rows: dict[int, dict[Mode, list[Trial]]] = {}
+    for trial in trials:
+        rows.setdefault(trial.case.size_bytes, {}).setdefault(trial.case.mode, []).append(trial)
+    for size in sorted(rows):
+        cells = {mode: _Cell(trials=tuple(found)) for mode, found in rows[size].items()}
+        table.add_row(*_row(cells, modes, limits, repeated=repeated, alone=len(modes) == 1))
+    lines = [_title(trials), *_mode_lines(trials, modes, limits), _text(table).rstrip("\n")]
+    return "\n".join([*lines, *_reasons(trials), *_size_notes(trials), ""])
+
+
+def _text(table: Table) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=400, color_system=None, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def _title(trials: Sequence[Trial]) -> str:
+    case = trials[0].case
+    words = [case.collective, case.dtype]
+    words += [case.redop] if case.redop else []
+    words += [f"root {case.root}"] if case.root is not None else []
+    words.append("in place" if case.in_place else "out of place")
+    words.append("back to back" if case.pattern is Pattern.BACK_TO_BACK else "isolated")
+    factor = COLLECTIVES[case.collective].busbw_factor(case.world_size)
+    head = "  ".join(words)
+    return f"{head}  {case.world_size} ranks, slowest rank, median; busbw = {factor:.3g} x algbw"
+
+
+def _mode_lines(
+    trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Limit | None]
+) -> list[str]:
+    lines = []
+    for mode in modes:
+        ops = {
+            trial.summary.ops_per_sample
+            for trial in trials
+            if trial.summary and trial.case.mode is mode
+        }
+        words = [f"{_MODE_WORDS[mode]}: {_MODE_MEANINGS[mode]}"]
+        if ops and max(ops) > 1:
+            words.append(f"p95 of batches of up to {max(ops)} calls")
+        limit = limits[mode]
+        if limit is not None:
+            words.append(f"limit = busbw / ({limit.text})")
+        lines.append("  " + "; ".join(words))
+    return lines
+
+
+def _limit(trials: Sequence[Trial], mode: Mode, limit_of: LimitOf) -> Limit | None:
+    return next((limit_of(trial.case) for trial in trials if trial.case.mode is mode), None)
+
+
+def _row(
+    cells: dict[Mode, _Cell],
+    modes: Sequence[Mode],
+    limits: dict[Mode, Limit | None],
+    *,
+    repeated: bool,
+    alone: bool,
+) -> list[str]:
+    case = next(iter(cells.values())).trials[0].case
+    row = [format_size(case.size_bytes), str(case.count)]
+    for mode in modes:
+        row += _mode_cells(cells.get(mode), limits[mode], repeated=repeated, alone=alone)
+    summaries = [summary for cell in cells.values() for summary in cell.summaries]
+    if case.world_size > 1:
+        row.append(f"{max(s.skew for s in summaries):.0%}" if summaries else "-")
+    row.append(_wrong([trial for cell in cells.values() for trial in cell.trials]))
+    return row
+
+
+def _mode_cells(
+    cell: _Cell | None, limit: Limit | None, *, repeated: bool, alone: bool
+) -> list[str]:
+    blanks = 4 + alone + (limit is not None) + repeated
+    if cell is None:
+        return ["", *[""] * blanks]
+    summaries, bad = cell.summaries, cell.bad
+    if not summaries:
+        return [str(bad.status) if bad else "-", *["-"] * (blanks - 1), ""]
+    time_us = float(np.median([summary.median_us for summary in summaries]))
+    first = summaries[0]
+    scale = first.median_us / time_us
+    p95s = [summary.p95_us for summary in summaries if summary.p95_us is not None]
+    found = [
+        format_time_us(time_us),
+        format_time_us(float(np.median(p95s))) if p95s else "-",
+    ]
+    if alone:
+        found.append(_rate(first.algbw_gb_per_s, scale))
+    found.append(_rate(first.busbw_gb_per_s, scale))
+    if limit is not None:
+        busbw = first.busbw_gb_per_s
+        found.append("-" if not busbw else f"{busbw * scale / limit.busbw_gb_per_s:.0%}")
+    if repeated:
+        medians = np.array([summary.median_us for summary in summaries])
+        found.append(f"{spread(medians):.0%}" if len(summaries) > 1 else "-")
+    stops = Counter(str(t.stop_reason) for t in cell.trials if t.stop_reason)
+    stop = str(bad.status) if bad else stops.most_common(1)[0][0]
+    return [*found, str(sum(summary.samples for summary in summaries)), stop]
+
+
+def _rate(value: float | None, scale: float) -> str:
+    return "-" if value is None else format_rate(value * scale)
+
+
+def _wrong(trials: Sequence[Trial]) -> str:
+    checks = [trial.check for trial in trials if trial.check is not None]
+    if not any(check.checked for check in checks):
+        return "-"
+    return str(sum(check.wrong_elements for check in checks))
+
+
+def _reasons(trials: Sequence[Trial]) -> list[str]:
+    """Returns each reason once, with how many cases it holds for."""
+    found = Counter(
+        (trial.status, trial.reason.text)
+        for trial in trials
+        if trial.reason is not None and trial.status is not Status.OK
+    )
+    return [
+        f"  {status}: {text}" + (f" ({count} cases)" if count > 1 else "")
+        for (status, text), count in found.items()
+    ]
+
+
+def _size_notes(trials: Sequence[Trial]) -> list[str]:
+    """Says where the bytes moved are not those asked for."""
+    odd = {
+        (trial.case.requested_bytes, trial.case.size_bytes)
+        for trial in trials
+        if trial.case.requested_bytes != trial.case.size_bytes
+    }
+    return [
+        f"  {format_size(asked)} asked for: {format_size(moved)} is what"
+        f" {trials[0].case.world_size} ranks move in whole elements"
+        for asked, moved in sorted(odd)
+    ]
