@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from collbench.version import __version__
+
 if TYPE_CHECKING:
     from collbench.analyze.frames import load_run
 
-__all__ = ["load_run"]
-__version__ = "0.1.0"
+__all__ = ["__version__", "load_run"]
 
 
 def __getattr__(name: str) -> object:

@@ -48,10 +48,12 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Questions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The axes: a sweep is their product."""
 
-    collectives: list[str] = ["all_reduce", "all_gather", "reduce_scatter"]
-    dtypes: list[str] = ["float32"]
-    redops: list[str] = ["sum"]
-    roots: list[int] = [0]
+    collectives: list[str] = msgspec.field(
+        default_factory=lambda: ["all_reduce", "all_gather", "reduce_scatter"]
+    )
+    dtypes: list[str] = msgspec.field(default_factory=lambda: ["float32"])
+    redops: list[str] = msgspec.field(default_factory=lambda: ["sum"])
+    roots: list[int] = msgspec.field(default_factory=lambda: [0])
     sizes: Ladder | list[str] = Ladder()
     modes: str | list[str] = AUTO
     pattern: str = "back_to_back"

@@ -57,24 +57,20 @@ class Curve:
     def half_size_bytes(self) -> float | None:
         """Returns the size from which on half of the peak is reached, between points on log axes.
 
-        None where no size is below half, or there is no peak.
+        The last crossing: from there up no size falls below half again. None where no size is
+        below half, the largest one is, or there is no peak.
         """
         peak = self.peak
         if peak is None or peak.busbw_gb_per_s is None:
             return None
         half = peak.busbw_gb_per_s / 2
-        below: tuple[int, float] | None = None
-        for point in self.points:
-            rate = point.busbw_gb_per_s
-            if rate is None:
-                continue
-            if rate >= half:
-                if below is None:
-                    return None
-                share = math.log(half / below[1]) / math.log(rate / below[1])
-                return float(below[0] * (point.size_bytes / below[0]) ** share)
-            below = (point.size_bytes, rate)
-        return None
+        rated = [(p.size_bytes, p.busbw_gb_per_s) for p in self.points if p.busbw_gb_per_s]
+        below = [k for k, (_, rate) in enumerate(rated) if rate < half]
+        if not below or below[-1] + 1 == len(rated):
+            return None
+        (low_size, low), (high_size, high) = rated[below[-1]], rated[below[-1] + 1]
+        share = math.log(half / low) / math.log(high / low)
+        return float(low_size * (high_size / low_size) ** share)
 
     def climbing(self) -> bool:
         """Whether the last two sizes' bus bandwidths still differ by more than 2 %."""

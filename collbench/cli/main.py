@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
-from collbench import __version__
 from collbench.errors import CollbenchError, ExitCode, nearest
+from collbench.version import __version__
 
 _COMMANDS = {
     "sweep": (

@@ -27,6 +27,7 @@ from collbench.measure.loop import measure_case
 from collbench.measure.protocols import Phase
 from collbench.measure.torch_backend import NEVER, TorchBackend, TorchControl, form_groups
 from collbench.model import LibraryVersion
+from collbench.probe.host import free_memory_bytes, last_level_cache_bytes
 from collbench.probe.nccl import loaded_nccl
 
 _REFUSALS = re.compile(
@@ -105,6 +106,8 @@ def _join(
         progress=progress,
         device=device,
         ranks_on_device=order.ranks_on_device,
+        host_free_bytes=free_memory_bytes,
+        host_cache_bytes=last_level_cache_bytes(),
         plant=order.plant,
     )
     return backend, control

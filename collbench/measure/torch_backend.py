@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import numpy as np
@@ -18,7 +19,6 @@ from collbench.measure.protocols import Buffers, Control, Progress, Timer
 from collbench.measure.torch_buffers import Arena, TorchBuffers
 from collbench.measure.walk import Walk
 from collbench.model import Case, Mode, Reason, ReasonCode
-from collbench.probe.host import free_memory_bytes, last_level_cache_bytes
 from collbench.stats import FloatArray
 
 NEVER = timedelta(days=7)
@@ -59,9 +59,12 @@ class TorchBackend:
         progress: Progress,
         device: torch.device,
         ranks_on_device: int,
+        host_free_bytes: Callable[[], int],
+        host_cache_bytes: int,
         plant: Plant | None,
     ) -> None:
         self.name = name
+        self._host_free_bytes, self._host_cache_bytes = host_free_bytes, host_cache_bytes
         self._rank, self._group = rank, group
         self._control, self._progress = control, progress
         self._device, self._ranks_on_device = device, ranks_on_device
@@ -85,7 +88,7 @@ class TorchBackend:
 
     def free_bytes(self) -> int:
         """Returns the bytes this rank may take for buffers, on its device."""
-        free = torch.cuda.mem_get_info()[0] if self._on_gpu else free_memory_bytes()
+        free = torch.cuda.mem_get_info()[0] if self._on_gpu else self._host_free_bytes()
         return free // self._ranks_on_device + self._arena.capacity_bytes
 
     @property
@@ -97,7 +100,7 @@ class TorchBackend:
         if self._on_gpu:
             l2_bytes: int = torch.cuda.get_device_properties(self._device).L2_cache_size
             return l2_bytes
-        return last_level_cache_bytes()
+        return self._host_cache_bytes
 
     def target_sample_us(self) -> float:
         """CUDA events tick in half microseconds and cost the host some; perf_counter does not."""

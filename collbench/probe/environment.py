@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from collbench import __version__
 from collbench.model import Environment
+from collbench.version import __version__
 
 _PREFIXES = ("NCCL_", "GLOO_", "UCX_", "FI_", "CUDA_", "TORCH_NCCL_", "OMP_")
 _SECRET = re.compile(r"(^|_)(TOKEN|KEY|PASSWORD|SECRET)(_|$)")

@@ -47,7 +47,7 @@ def plot_run(
     from matplotlib import pyplot
 
     found = curves(trials)
-    settings = {"font.size": 11, "svg.fonttype": "none", "axes.spines.top": False}
+    settings: Any = {"font.size": 11, "svg.fonttype": "none", "axes.spines.top": False}
     with matplotlib.rc_context(settings):
         figure, (above, below) = pyplot.subplots(
             2, 1, figsize=(9, 9.5), sharex=True, layout="constrained"
