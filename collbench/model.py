@@ -356,7 +356,7 @@ class Nic(Record, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    """``infiniband``, ``roce`` or ``ethernet``."""
+    """``infiniband``, ``roce``, ``rdma`` (another fabric, such as EFA) or ``ethernet``."""
     rate_gbit_per_s: float | None = None
     state: str
     pci_bus_id: str | None = None

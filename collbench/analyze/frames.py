@@ -42,7 +42,6 @@ _FROM_SUMMARY: dict[str, Callable[[Summary], float | None]] = {
     "busbw_gb_per_s": lambda summary: summary.busbw_gb_per_s,
     "skew": lambda summary: summary.skew,
 }
-_SAMPLE_COLUMNS = {"trial_id": "string", "rank": "int64", "sample": "int64", "time_us": "float32"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,20 +97,23 @@ class RunFrames:
                 f"run {self.run.run_id} has no trial '{trial_id}'{nearest(trial_id, ids) or ';'}"
                 " see the column trial_id of the trials"
             )
-        parts = []
-        for trial in trials:
-            times_us = self.stored.times_us(trial)
-            if times_us is None:
-                continue
-            rank, sample = np.indices(times_us.shape)
-            part = {"rank": rank.ravel(), "sample": sample.ravel(), "time_us": times_us.ravel()}
-            frame = pd.DataFrame(part)
-            frame.insert(0, "trial_id", _text([trial.trial_id] * times_us.size))
-            parts.append(frame)
-        if not parts:
-            empty = {name: pd.Series(dtype=dtype) for name, dtype in _SAMPLE_COLUMNS.items()}
-            return pd.DataFrame(empty)
-        return pd.concat(parts, ignore_index=True)
+        found = [(one.trial_id, self.stored.times_us(one)) for one in trials]
+        kept = [(name, times_us) for name, times_us in found if times_us is not None]
+        places = [np.indices(times_us.shape).reshape(2, -1) for _, times_us in kept]
+        # The empty arrays give a run without samples its columns and their types.
+        place = np.concatenate([np.empty((2, 0), np.int64), *places], axis=1)
+        time_us = [np.empty(0, np.float32)] + [times_us.ravel() for _, times_us in kept]
+        names = np.repeat(
+            np.array([name for name, _ in kept], dtype=object),
+            [times_us.size for _, times_us in kept],
+        )
+        columns: dict[str, Any] = {
+            "trial_id": pd.Series(names, dtype="string"),
+            "rank": place[0],
+            "sample": place[1],
+            "time_us": np.concatenate(time_us),
+        }
+        return pd.DataFrame(columns)
 
 
 def load_run(path: str | os.PathLike[str], *, results: str | None = None) -> RunFrames:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from collbench.model import Case, Gpu, Topology
 
-_BEFORE_NVLS = ("V100", "A100", "A800", "A30", "A40", "A6000", "T4", "L4", "L40")
+_BEFORE_NVLS = {"P100", "V100", "A100", "A800", "A30", "A40", "A5000", "A6000", "3090"}
+_NOT_OVER_NVLINK = {
+    "NCCL_HOSTID": ("",),
+    "NCCL_P2P_DISABLE": ("", "0"),
+    "NCCL_P2P_LEVEL": ("", "NVL", "PIX", "PXB", "PHB", "SYS", "1", "2", "3", "4", "5"),
+}
+"""Variables that can take the data off NVLink, and the values with which they do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A bound of busbw, and the sentence it comes from."""
+    """A bound of busbw, and the words it comes from."""
 
     busbw_gb_per_s: float
     text: str
@@ -21,25 +29,36 @@ class Limit:
 def wire_limit(case: Case, topology: Topology, variables: Mapping[str, str]) -> Limit | None:
     """Returns the bound of a case's busbw, or None where it is not known.
 
-    Known on one node whose GPUs are all linked by NVLink: busbw is, by its definition, what the
-    busiest link carries in one direction for an algorithm that sends no byte twice, so it cannot
-    pass links x rate. Reduction in the switch (NVLS) sends less: n + 1 instead of 2 (n - 1) shares
-    for an all_reduce, which for 2 ranks is more, not less. So for 2 ranks the bound holds whatever
-    ran; for more only where NVLS cannot have run. What ran is not proved here.
+    Known on one node where NVLink joins all GPUs in use. Without reduction or copying inside the
+    switch, n ranks cannot do with less than n x S x factor bytes sent in all (all_reduce:
+    2 (n - 1) S, of which each rank sends 2 (n - 1) / n S), or, for broadcast, reduce, gather and
+    scatter, S x factor bytes through the root's links. busbw = S x factor / time is therefore at
+    most what the links of the slowest rank carry in one direction: links x rate of a link.
+
+    A switch that reduces and copies (NVLS, on Hopper and later) lets a rank send
+    (n + 1) / n S for an all_reduce: more than 2 (n - 1) / n S for 2 ranks, as much for 3, less
+    from 4 on, where busbw may pass links x rate (480 GB/s against 450 on 8 H100). So the bound
+    holds for 2 ranks whatever ran, and for more only where NVLS cannot have run.
+
+    Args:
+        case: with its world size, back end and setting.
+        topology: GPUs, their links, and which of them the ranks use.
+        variables: the recorded environment; the case's setting goes before it.
     """
     if case.backend != "nccl" or case.world_size < 2 or len(topology.nodes) != 1:
         return None
-    used = _used(topology)
-    if len(used) != case.world_size or not _all_linked(topology, used):
+    gpus = _used(topology)
+    effective = {**variables, **case.setting}
+    if len(gpus) != case.world_size or _leaves_nvlink(effective):
         return None
-    if case.world_size > 2 and not _nvls_impossible(used, variables):
+    if case.world_size > 2 and not _nvls_impossible(gpus, effective):
         return None
-    weakest = min(used, key=lambda gpu: gpu.nvlinks * (gpu.nvlink_gb_per_s or 0.0))
-    if not weakest.nvlink_gb_per_s:
+    links = _links_each(topology, gpus)
+    rates = [gpu.nvlink_gb_per_s for gpu in gpus if gpu.nvlink_gb_per_s]
+    if links is None or len(rates) != len(gpus):
         return None
-    links = min(weakest.nvlinks, *_widths(topology, used))
-    rate = links * weakest.nvlink_gb_per_s
-    return Limit(rate, f"{links} NVLinks x {weakest.nvlink_gb_per_s:.1f} GB/s")
+    word = "NVLink" if links == 1 else "NVLinks"
+    return Limit(links * min(rates), f"{links} {word} x {min(rates):.1f} GB/s")
 
 
 def _used(topology: Topology) -> list[Gpu]:
@@ -47,20 +66,31 @@ def _used(topology: Topology) -> list[Gpu]:
     return [gpu for gpu in topology.nodes[0].gpus if gpu.index in indices]
 
 
-def _widths(topology: Topology, used: list[Gpu]) -> list[int]:
-    indices = {gpu.index for gpu in used}
-    return [
-        int(link.kind[2:])
-        for link in topology.nodes[0].gpu_links
-        if link.kind.startswith("NV") and {link.a, link.b} <= indices
-    ]
+def _links_each(topology: Topology, gpus: Sequence[Gpu]) -> int | None:
+    """Returns the links with which every rank reaches its partners, None where that differs.
+
+    Two GPUs: the links between them. More: known behind a switch alone, where every pair has all
+    links of a GPU; in a mesh the links of a GPU are shared out among its partners.
+    """
+    kinds = {frozenset((link.a, link.b)): link.kind for link in topology.nodes[0].gpu_links}
+    widths = set()
+    for a, b in combinations(gpus, 2):
+        match = re.fullmatch(r"NV(\d+)", kinds.get(frozenset((a.index, b.index)), ""))
+        if match is None:
+            return None
+        widths.add(int(match[1]))
+    if len(gpus) > 2 and widths != {gpu.nvlinks for gpu in gpus}:
+        return None
+    return min(widths)
 
 
-def _all_linked(topology: Topology, used: list[Gpu]) -> bool:
-    return len(_widths(topology, used)) == len(used) * (len(used) - 1) // 2
+def _leaves_nvlink(variables: Mapping[str, str]) -> bool:
+    return any(
+        variables.get(name, "") not in harmless for name, harmless in _NOT_OVER_NVLINK.items()
+    )
 
 
-def _nvls_impossible(used: list[Gpu], variables: Mapping[str, str]) -> bool:
+def _nvls_impossible(gpus: Sequence[Gpu], variables: Mapping[str, str]) -> bool:
     if variables.get("NCCL_NVLS_ENABLE") == "0":
         return True
-    return all(any(word in gpu.name.split() for word in _BEFORE_NVLS) for gpu in used)
+    return all(_BEFORE_NVLS & set(re.split(r"[^A-Za-z0-9]+", gpu.name)) for gpu in gpus)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import select
 import signal
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -17,7 +18,7 @@ from collbench.version import __version__
 _COMMANDS = {
     "sweep": (
         "collbench.cli.sweep:sweep",
-        "Measure collectives over message size here.",
+        "Measure collectives over message size on this machine.",
     ),
     "show": ("collbench.cli.show:show", "Print a stored run again: tables and conclusions."),
     "plot": ("collbench.cli.plot:plot", "Draw bandwidth and latency of a stored run over size."),
@@ -48,7 +49,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Finds the command, or says which is nearest."""
-        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+        if args[0] not in _COMMANDS:
             raise click.UsageError(
                 f"unknown command '{args[0]}'{nearest(args[0], _COMMANDS) or ';'}"
                 f" allowed: {', '.join(_COMMANDS)}",
@@ -67,7 +68,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-@click.version_option(__version__, prog_name="collbench")
+@click.version_option(__version__, prog_name="collbench", message="%(prog)s %(version)s")
 def cli() -> None:
     """Benchmark distributed collectives (PyTorch, NCCL, Gloo) and keep, show and plot the results.
 
@@ -80,29 +81,80 @@ def cli() -> None:
 
 
 def run(arguments: list[str] | None = None) -> NoReturn:
-    """Runs the command line and ends the process with its exit status."""
+    """Runs the command line and ends the process with its exit status.
+
+    A command returns its exit status (None: 0), or raises. Every error is one line on stderr;
+    only an error of collbench itself is followed by a traceback.
+
+    Args:
+        arguments: without the program's name; by default those of the process. None at all is
+            ``--help``.
+    """
     try:
-        status: Any = cli.main(args=arguments, prog_name="collbench", standalone_mode=False)
+        status = _invoke(arguments if arguments is not None else sys.argv[1:])
         sys.stdout.flush()
-    except click.UsageError as problem:
-        status = _say(problem.format_message(), ExitCode.USAGE)
     except click.ClickException as problem:
-        status = _say(problem.format_message(), ExitCode.USAGE)
+        status = _say(_one_line(problem), ExitCode.USAGE)
     except CollbenchError as problem:
         status = _say(str(problem), problem.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        status = _say("interrupted", ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of a pipe (head, less) has gone: end as other tools do, and keep Python from
-        # flushing into the closed pipe once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 128 + signal.SIGPIPE
-    except Exception:  # noqa: BLE001  the last boundary: everything else is our own error
-        traceback.print_exc()
-        status = _say("an error of collbench itself; please report it", ExitCode.INTERNAL)
-    sys.exit(int(status or 0))
+    except KeyboardInterrupt as stop:
+        # SIGTERM is turned into a KeyboardInterrupt that carries its own status.
+        status = _say("interrupted", getattr(stop, "exit_code", ExitCode.INTERRUPTED))
+    except Exception as problem:  # noqa: BLE001  the last boundary: the rest is our own error
+        if isinstance(problem, BrokenPipeError) and _reader_gone(sys.stdout):
+            # head or less has gone: end as other tools do, and keep Python from flushing into
+            # the closed pipe once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 128 + signal.SIGPIPE
+        else:
+            status = _say(
+                f"an error of collbench {__version__} itself ({type(problem).__name__}); please"
+                " report it with what follows",
+                ExitCode.INTERNAL,
+            )
+            traceback.print_exc()
+    sys.exit(status)
 
 
-def _say(text: str, status: ExitCode) -> ExitCode:
+def _invoke(arguments: list[str]) -> int:
+    """Runs a command and returns its status.
+
+    ``cli.main`` is not used: it turns every KeyboardInterrupt into the same one, and a reader that
+    has gone into status 1, which here means "the answer is no".
+    """
+    try:
+        with cli.make_context("collbench", list(arguments) or ["--help"]) as context:
+            returned: Any = cli.invoke(context)
+    except click.exceptions.Exit as end:  # --help, --version
+        return end.exit_code
+    return int(returned or 0)
+
+
+def _one_line(problem: click.ClickException) -> str:
+    """Returns click's words in our form: what, the nearest that is allowed, where to look."""
+    context = problem.ctx if isinstance(problem, click.UsageError) else None
+    command = context.command_path if context is not None else "collbench"
+    if isinstance(problem, click.NoSuchOption):
+        options = (
+            [name for param in context.command.params for name in param.opts] if context else []
+        )
+        hint = nearest(problem.option_name, options) if problem.option_name[1:2] == "-" else ""
+        text = f"no such option {problem.option_name}{hint}"
+    else:
+        text = " ".join(problem.format_message().split()).rstrip(".")
+        if "allowed: " in text:
+            return text
+        text = text[:1].lower() + text[1:]
+    return f"{text}{'' if text.endswith('?') else ';'} see {command} --help"
+
+
+def _reader_gone(stream: TextIO) -> bool:
+    """Whether the other end of a pipe is closed: not every broken pipe is the one to stdout."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def _say(text: str, status: ExitCode) -> int:
     click.echo(f"collbench: {text}", err=True)
-    return status
+    return int(status)

@@ -2,55 +2,116 @@
 
 from __future__ import annotations
 
+import io
 import os
-from pathlib import Path
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 import click
 import msgspec
 
-from collbench.store import list_runs, results_root
-from collbench.store.paths import RunSummary
+from collbench.errors import ExitCode
+from collbench.model import SCHEMA_VERSION
+from collbench.store import ListedRun, RunHeader, list_runs, results_root
 
-_ENDS = {
-    0: "fine",
-    1: "answer is no",
-    2: "usage",
-    3: "nothing measured",
-    4: "incomplete",
-    70: "collbench error",
-    130: "interrupted",
-    143: "terminated",
-}
+_LEAST_WIDTH = 120
+_PIPED_WIDTH = 10_000
+"""So wide that a row stays a line, for grep and awk."""
+
+_COLUMNS = ("run", "command", "cluster", "started (UTC)", "on", "kept", "status", "")
 
 
 @click.command()
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON list on stdout.")
 def runs(results: str | None, as_json: bool) -> None:
-    """List the stored runs, the newest first."""
+    """List the stored runs, the newest first.
+
+    Commands that read a run take its folder, its id, a unique beginning of its id, or `last`.
+    """
     root = results_root(results, os.environ)
     found = list_runs(root)
     if as_json:
-        rows = [
-            {"folder": str(folder), **(msgspec.to_builtins(run) if run else {})}
-            for folder, run in found
-        ]
-        click.echo(msgspec.json.encode(rows))
-        return
-    if not found:
+        click.echo(msgspec.json.encode([_as_dict(listed) for listed in found]))
+    elif found:
+        click.echo(_table(found), nl=False)
+    else:
         click.echo(f"no runs in '{root}'; 'collbench sweep' makes one")
-        return
-    click.echo(f"{'run':<20} {'command':<8} {'cluster':<16} {'started (UTC)':<17} {'on':<18} end")
-    for folder, run in found:
-        click.echo(_line(folder, run))
 
 
-def _line(folder: Path, run: RunSummary | None) -> str:
-    if run is None:
-        return f"{folder.name:<20} run.json cannot be read"
-    on = f"{run.world_size} ranks {run.backend}"
-    marks = " simulated" if run.simulated else ""
-    marks += f" planted {run.planted}" if run.planted else ""
-    end = "not ended" if run.exit_code is None else _ENDS.get(run.exit_code, str(run.exit_code))
-    when = run.started_at[:16].replace("T", " ")
-    return f"{run.run_id:<20} {run.command:<8} {run.cluster:<16} {when:<17} {on:<18} {end}{marks}"
+def status_words(header: RunHeader | None) -> str:
+    """Returns how a run ended.
+
+    A run that has not said so goes on or was killed: its folder cannot tell.
+    """
+    if header is None:
+        return "run.json damaged"
+    if header.schema > SCHEMA_VERSION:
+        return f"schema {header.schema}: newer"
+    if header.exit_code is None:
+        return "running?"
+    if header.exit_code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        return "interrupted"
+    return f"finished, exit {header.exit_code}"
+
+
+def _as_dict(listed: ListedRun) -> dict[str, Any]:
+    """Returns a run for JSON; of one that cannot be read only what its folder says."""
+    known = msgspec.structs.asdict(listed.header) if listed.header else {}
+    return {
+        "folder": str(listed.folder),
+        "status": status_words(listed.header),
+        "kept_trials": listed.kept_trials(),
+        **known,
+    }
+
+
+def _row(listed: ListedRun) -> tuple[str, ...]:
+    """Returns the cells in the order of the columns."""
+    header, kept = listed.header, listed.kept_trials()
+    if header is None:
+        where = (listed.folder.name, "-", listed.folder.parent.name, "-", "-")
+        return (*where, f"{kept} of ?", status_words(header), "")
+    marks = ["SIMULATED"] * header.simulated + ["PLANTED"] * (header.planted is not None)
+    return (
+        listed.folder.name,
+        header.command,
+        header.cluster,
+        _minute(header.started_at),
+        f"{header.world_size} ranks {header.backend}",
+        f"{kept} of {header.planned_trials}",
+        status_words(header),
+        ", ".join(marks),
+    )
+
+
+def _minute(started_at: str) -> str:
+    """Returns ``2026-11-30 04:12``; what is no moment stays as it is."""
+    try:
+        return f"{datetime.fromisoformat(started_at).astimezone(UTC):%Y-%m-%d %H:%M}"
+    except ValueError:
+        return started_at
+
+
+def _table(found: Sequence[ListedRun]) -> str:
+    """Returns a plain table; nothing in it is cut, wherever it is printed."""
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = [_row(listed) for listed in found]
+    table = Table(box=None, pad_edge=False)
+    for index, name in enumerate(_COLUMNS):
+        if any(row[index] for row in rows):
+            justify: Literal["left", "right"] = "right" if name == "kept" else "left"
+            table.add_column(name, justify=justify, overflow="fold", no_wrap=name == "run")
+    for row in rows:
+        table.add_row(*row[: len(table.columns)])
+    piped = not sys.stdout.isatty()
+    width = _PIPED_WIDTH if piped else max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
+    console.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())

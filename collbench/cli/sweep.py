@@ -226,7 +226,7 @@ def _judge(writer: RunWriter) -> Any:
         stored = StoredRun(
             folder=writer.folder, run=run, topology=topology, trials=tuple(trials), problems=()
         )
-        return sweep_findings(run, trials, stored.times_us)
+        return sweep_findings(run, trials, stored.over_ranks_us)
 
     return judge
 

@@ -15,18 +15,19 @@ from collbench.probe.cores import format_cores
 from collbench.probe.gpu import GpuSurvey, visible_gpus
 
 DEFAULT_CPU_RANKS = 2
-_PROMISING = (
+_PROMISING_LISTS = (
     "CUDA_VISIBLE_DEVICES",
-    "SLURM_GPUS_ON_NODE",
     "SLURM_STEP_GPUS",
     "SLURM_JOB_GPUS",
-    "SLURM_GPUS",
     "NVIDIA_VISIBLE_DEVICES",
 )
-_NO_PROMISE = ("", "0", "-1", "void", "none", "no", "NoDevFiles")
+_NO_LIST = ("", "-1", "void", "none", "NoDevFiles")
+_PROMISING_COUNTS = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS")
+_NO_COUNT = ("", "0")
 _LAUNCHERS = (
     ("WORLD_SIZE", "RANK", "torchrun"),
-    ("SLURM_NTASKS", "SLURM_PROCID", "srun"),
+    # SLURM_NTASKS stands in a batch script too, where one process runs; this is the step's own.
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"),
     ("PMI_SIZE", "PMI_RANK", "mpirun"),
 )
@@ -79,8 +80,8 @@ def refuse_launcher(environ: Mapping[str, str]) -> None:
         count = environ.get(size, "")
         if rank in environ and count.isdigit() and int(count) > 1:
             raise UsageError(
-                f"started as one of {count} processes by {launcher} ({size}={count}), which this"
-                " version cannot join; start one process on one node"
+                f"started as {count} processes by {launcher} ({size}={count}): several processes"
+                " are not supported in this version; start one process on one node"
             )
 
 
@@ -104,38 +105,70 @@ def choose_slots(
         UsageError: more than there is, or a back end without its hardware, was asked for.
         NothingMeasured: a GPU that is promised or present cannot be used.
     """
-    for what, value in (("--ranks", wanted.ranks), ("--gpus", wanted.gpus)):
-        if value is not None and value < 1:
-            raise UsageError(f"{what} {value} must be at least 1")
+    _refuse_impossible(wanted)
     usable = visible_gpus(survey.gpus, environ)
     if wanted.expect_gpus is not None and len(usable) != wanted.expect_gpus:
         raise NothingMeasured(
-            f"{wanted.expect_gpus} GPUs expected, {len(usable)} can be used:"
+            f"--expect-gpus {wanted.expect_gpus}, but {len(usable)} can be used:"
             f" {_state_of(survey, environ)}"
         )
+    has_gpus = bool(survey.on_pci or survey.gpus)
     if wanted.backend == "gloo":
-        return _on_cpu(wanted, cores, has_gpus=bool(survey.on_pci))
+        return _on_cpu(wanted, cores, has_gpus=has_gpus)
     if usable:
+        _refuse_partial(survey, environ)
         return _on_gpus(wanted, usable, cores, numa)
     promise = _promise(environ)
-    if not survey.on_pci and not promise:
-        if wanted.backend == "nccl" or wanted.gpus is not None:
-            asked = "--backend nccl" if wanted.backend == "nccl" else f"--gpus {wanted.gpus}"
-            raise UsageError(
-                f"{asked} needs an NVIDIA GPU and none is on PCI here; leave it out to measure"
-                " the CPU over Gloo"
-            )
-        return _on_cpu(wanted, cores, has_gpus=False)
-    raise NothingMeasured(
-        f"a GPU is {'promised' if promise else 'present'} but none can be used:"
-        f" {_state_of(survey, environ)}; to measure the CPU on purpose: --backend gloo"
-    )
+    if has_gpus or promise:
+        raise NothingMeasured(
+            f"a GPU is {'present' if has_gpus else 'promised'} but none can be used:"
+            f" {_state_of(survey, environ)}; to measure the CPU on purpose: --backend gloo"
+        )
+    if wanted.backend == "nccl" or wanted.gpus is not None:
+        asked = "--backend nccl" if wanted.backend == "nccl" else f"--gpus {wanted.gpus}"
+        raise UsageError(
+            f"{asked} needs an NVIDIA GPU and none is on PCI here; leave it out to measure the CPU"
+            " over Gloo"
+        )
+    return _on_cpu(wanted, cores, has_gpus=False)
+
+
+def _refuse_impossible(wanted: Wanted) -> None:
+    """Refuses what cannot be on any machine."""
+    for what, value, least in (
+        ("--ranks", wanted.ranks, 1),
+        ("--gpus", wanted.gpus, 1),
+        ("--expect-gpus", wanted.expect_gpus, 0),
+    ):
+        if value is not None and value < least:
+            raise UsageError(f"{what} {value} is too few; it must be at least {least}")
+    if wanted.backend == "gloo" and wanted.gpus is not None:
+        raise UsageError(
+            f"--gpus {wanted.gpus} and --backend gloo exclude each other: Gloo runs on the CPU;"
+            " leave out one of them (--ranks sets the number of ranks)"
+        )
+    if wanted.gpus and wanted.ranks and wanted.gpus != wanted.ranks:
+        raise UsageError(
+            f"--gpus {wanted.gpus} and --ranks {wanted.ranks} differ, and NCCL takes one rank a"
+            " GPU; leave out one of them"
+        )
+
+
+def _refuse_partial(survey: GpuSurvey, environ: Mapping[str, str]) -> None:
+    """Refuses to leave out a broken GPU in silence; whoever names the GPUs has left it out."""
+    if survey.error and "CUDA_VISIBLE_DEVICES" not in environ:
+        raise NothingMeasured(
+            f"{survey.error}, while {len(survey.gpus)} others open; to measure without it name"
+            " those by UUID in CUDA_VISIBLE_DEVICES"
+        )
 
 
 def _promise(environ: Mapping[str, str]) -> str | None:
-    for name in _PROMISING:
-        if environ.get(name, "") not in _NO_PROMISE:
-            return f"{name}={environ[name]}"
+    """Returns the variable by which a launcher, or the user, says that there is a GPU."""
+    for names, nothing in ((_PROMISING_LISTS, _NO_LIST), (_PROMISING_COUNTS, _NO_COUNT)):
+        for name in names:
+            if environ.get(name, "") not in nothing:
+                return f"{name}={environ[name]}"
     return None
 
 
@@ -143,14 +176,14 @@ def _state_of(survey: GpuSurvey, environ: Mapping[str, str]) -> str:
     parts = [f"on PCI: {', '.join(survey.on_pci) or 'none'}"]
     if survey.on_pci and survey.driver is None:
         parts.append("the NVIDIA driver is not loaded")
-    if survey.error and survey.on_pci:
+    if survey.error:
         parts.append(survey.error)
     promise = _promise(environ)
     if promise:
         parts.append(f"promised by {promise}")
     if "CUDA_VISIBLE_DEVICES" in environ and survey.gpus:
         parts.append(
-            f"CUDA_VISIBLE_DEVICES={environ['CUDA_VISIBLE_DEVICES']!r} leaves"
+            f"CUDA_VISIBLE_DEVICES='{environ['CUDA_VISIBLE_DEVICES']}' leaves"
             f" {len(visible_gpus(survey.gpus, environ))} of {len(survey.gpus)}"
         )
     return "; ".join(parts)
@@ -163,7 +196,8 @@ def _on_cpu(wanted: Wanted, cores: frozenset[int], *, has_gpus: bool) -> Slots:
         backend="gloo",
         world_size=ranks,
         cpusets=_split(cores, ranks),
-        note=f"{what}: CPU loopback over Gloo, {ranks} ranks; says nothing about a cluster",
+        note=f"{what}: CPU loopback over Gloo, {ranks} rank{'s' * (ranks > 1)};"
+        " says nothing about a cluster",
     )
 
 
@@ -174,14 +208,11 @@ def _on_gpus(
     numa: Mapping[int, frozenset[int]],
 ) -> Slots:
     count = wanted.gpus or wanted.ranks or len(usable)
-    if wanted.gpus and wanted.ranks and wanted.gpus != wanted.ranks:
-        raise UsageError(
-            f"--gpus {wanted.gpus} and --ranks {wanted.ranks} differ; NCCL takes one rank a GPU"
-        )
     if count > len(usable):
         option = "--gpus" if wanted.gpus else "--ranks"
         raise UsageError(
-            f"{option} {count} is more than the {len(usable)} GPUs here; NCCL takes one rank a GPU"
+            f"{option} {count} is more than the GPUs that can be used here ({len(usable)}), and"
+            f" NCCL takes one rank a GPU; ask for at most {len(usable)}"
         )
     chosen = usable[:count]
     cpusets = [""] * count

@@ -9,12 +9,12 @@ from importlib import metadata
 from pathlib import Path
 
 from collbench.model import Environment
+from collbench.probe.files import text_of
 from collbench.version import __version__
 
 _PREFIXES = ("NCCL_", "GLOO_", "UCX_", "FI_", "CUDA_", "TORCH_NCCL_", "OMP_")
-_SECRET = re.compile(r"(^|_)(TOKEN|KEY|PASSWORD|SECRET)(_|$)")
+_SECRET = re.compile(r"(^|_)(TOKEN|KEY|PASSWORD|SECRET)(_|$)", re.IGNORECASE)
 _DRIVER_VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
-_MOST_CONFIG_BYTES = 16384
 
 
 def recorded_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -48,7 +48,7 @@ def read_environment(environ: Mapping[str, str], root: Path = Path("/")) -> Envi
 def driver_version(root: Path = Path("/")) -> str | None:
     """Returns the loaded NVIDIA driver's version, or None where none is loaded."""
     for path in ("proc/driver/nvidia/version", "sys/module/nvidia/version"):
-        found = _DRIVER_VERSION.search(_text(root / path))
+        found = _DRIVER_VERSION.search(text_of(root / path))
         if found:
             return found[1]
     return None
@@ -62,25 +62,27 @@ def _installed(name: str) -> str | None:
 
 
 def _os_name(root: Path) -> str:
-    for line in _text(root / "etc/os-release").splitlines():
+    for line in text_of(root / "etc/os-release").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip('"')
     return platform.system()
 
 
 def _config_files(environ: Mapping[str, str], root: Path) -> dict[str, str]:
-    """NCCL reads variables from these files too: without them "environment" is half the truth."""
+    """Returns what NCCL's configuration files set: without them "environment" is half the truth.
+
+    By the same allow-list as the variables: NCCL takes any name from these files, and
+    NCCL_CONF_FILE may be any file. A variable of the process wins over a file's.
+    """
     paths = [root / "etc/nccl.conf"]
     if environ.get("NCCL_CONF_FILE"):
         paths.append(Path(environ["NCCL_CONF_FILE"]))
     elif environ.get("HOME"):
         paths.append(Path(environ["HOME"]) / ".nccl.conf")
-    found = {str(path): _text(path)[:_MOST_CONFIG_BYTES] for path in paths}
-    return {path: text for path, text in found.items() if text}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    found = {}
+    for path in paths:
+        pairs = [line.partition("=") for line in text_of(path).splitlines() if "=" in line]
+        kept = recorded_variables({name.strip(): value.strip() for name, _, value in pairs})
+        if kept:
+            found[str(path)] = "\n".join(f"{name}={value}" for name, value in kept.items())
+    return found

@@ -199,13 +199,13 @@ def _missing_samples(path: Path, trials: list[Trial]) -> list[str]:
         size_bytes = path.stat().st_size
     except OSError:
         size_bytes = 0
+    sampled = [(trial.trial_id, trial.samples) for trial in trials if trial.samples is not None]
     missing = []
-    for trial in trials:
-        if trial.samples is not None:
-            count = stored_values(trial.samples)
-            if count is None or trial.samples.offset_bytes + count * _FLOAT_BYTES > size_bytes:
-                missing.append(trial.trial_id)
+    for trial_id, reference in sampled:
+        count = stored_values(reference)
+        if count is None or reference.offset_bytes + count * _FLOAT_BYTES > size_bytes:
+            missing.append(trial_id)
     if not missing:
         return []
-    what = f"the samples of {len(missing)} trials, the first {missing[0]}"
-    return [f"{path.name} ({size_bytes} bytes) lacks {what}; their summaries are kept"]
+    share = f"{len(missing)} of {len(sampled)} trials, first {missing[0]}"
+    return [f"{path.name} ({size_bytes} bytes) lacks the samples of {share}"]

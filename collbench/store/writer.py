@@ -157,7 +157,8 @@ class RunWriter:
     def discard(self) -> None:
         """Takes away a run of which nothing was measured, but keeps what the workers said."""
         self.close()
-        for name in ("trials.jsonl", "samples.bin", "topology.json", RUN_FILE):
+        # run.json first: without it the folder is no run.
+        for name in (RUN_FILE, TOPOLOGY_FILE, TRIALS_FILE, SAMPLES_FILE):
             (self.folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:

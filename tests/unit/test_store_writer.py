@@ -267,6 +267,14 @@ def test_update_without_a_topology_keeps_it(tmp_path):
     assert read_run(writer.folder).run.exit_code == 0
 
 
+def test_a_discarded_run_is_no_run_but_keeps_what_workers_said(tmp_path):
+    writer = RunWriter.create(tmp_path, a_run(), TOPOLOGY)
+    (writer.logs / "rank0.log").write_text("no such device\n")
+    writer.discard()
+    assert [entry.name for entry in writer.folder.iterdir()] == ["logs"]
+    assert (writer.logs / "rank0.log").read_text() == "no such device\n"
+
+
 def test_a_disk_full_in_the_midst_of_a_line_stops_the_writing(tmp_path):
     line_bytes = len(msgspec.json.encode(a_trial(1))) + 1
     writer, trials, _ = writer_on(tmp_path, trials_room=line_bytes + 40, error=no_space())
@@ -371,9 +379,13 @@ def test_a_real_full_disk_keeps_what_was_written_readable(small_disk):
     writer = RunWriter.create(small_disk, a_run(), TOPOLOGY)
     times_us = np.ones((2, 1000), dtype=np.float32)
     kept: list[Trial] = []
-    with pytest.raises(StoreError) as caught:
+
+    def fill() -> None:
         for number in range(1, 100):
             kept.append(writer.append(a_trial(number), times_us, "fake"))
+
+    with pytest.raises(StoreError) as caught:
+        fill()
     with pytest.raises(StoreError) as end:
         writer.update(a_run(exit_code=3, suite={"filler": "x" * 70_000}), TOPOLOGY)
     writer.close()

@@ -1,0 +1,98 @@
+"""Starts the command line as a user does, and knows whether anything of it is left running."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from collbench.store import StoredRun, read_run
+
+WAIT_S = 60
+
+
+@dataclass
+class Collbench:
+    """A sandbox for command lines: own results folder, own mark on every process started."""
+
+    results: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    process: subprocess.Popen[str] | None = None
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        environ = {**os.environ, "COLLBENCH_TEST_MARK": self.mark}
+        environ.pop("COLLBENCH_RESULTS", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "collbench", *arguments, "--results", str(self.results)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ,
+        )
+        return self.process
+
+    def finish(self) -> subprocess.CompletedProcess[str]:
+        assert self.process is not None
+        out, err = self.process.communicate(timeout=WAIT_S)
+        return subprocess.CompletedProcess([], self.process.returncode, out, err)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        self.start(*arguments)
+        return self.finish()
+
+    def stored(self) -> StoredRun:
+        """The only run there is."""
+        (folder,) = self.folders()
+        return read_run(folder)
+
+    def folders(self) -> list[Path]:
+        return [path.parent for path in self.results.glob("*/*/run.json")]
+
+    def trials_kept(self) -> int:
+        return sum(path.read_bytes().count(b"\n") for path in self.results.glob("*/*/trials.jsonl"))
+
+    def workers(self) -> list[psutil.Process]:
+        """The ranks' processes, in the order of their pids."""
+        assert self.process is not None
+        zygotes = psutil.Process(self.process.pid).children()
+        return sorted((w for z in zygotes for w in z.children()), key=lambda w: w.pid)
+
+    def leftovers(self) -> list[str]:
+        """Processes with this sandbox's mark that still run."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                ours = process.environ().get("COLLBENCH_TEST_MARK") == self.mark
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(f"{process.pid} {' '.join(process.cmdline())}")
+        return found
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Polls; a condition that never comes true fails the test with its name."""
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {WAIT_S} s"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def wait() -> Callable[[Callable[[], bool], str], None]:
+    return wait_until
+
+
+@pytest.fixture
+def collbench(tmp_path: Path) -> Iterator[Collbench]:
+    sandbox = Collbench(tmp_path / "results")
+    yield sandbox
+    if sandbox.process is not None and sandbox.process.poll() is None:
+        sandbox.process.kill()
+        sandbox.process.communicate()
+    wait_until(lambda: not sandbox.leftovers(), "all processes ended")
