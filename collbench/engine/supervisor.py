@@ -122,7 +122,8 @@ class LocalEngine:
             assert self._team is not None
             before = self._watch.read()
             answer = self._team.measure(case, self._policy)
-            events = self._watch.difference(before, self._watch.read())
+            events = self._watch.slowed()
+            events += self._watch.difference(before, self._watch.read())
             if not isinstance(answer, Fault):
                 places = self._facts.topology.ranks
                 return merge_results(case, self._repeat, answer, start_s, events, places)
@@ -135,7 +136,8 @@ class LocalEngine:
         zygote, slots = self._living_zygote(), self._slots
         self._groups_formed += 1
         workers: list[WorkerProcess] = []
-        self._team = Team(workers, zygote, self._facts.topology.nodes[0].name)
+        node = self._facts.topology.nodes[0].name
+        self._team = Team(workers, zygote, node, glance=self._watch.sample_clocks)
         for rank in range(slots.world_size):
             cpuset = slots.cpusets[rank] if slots.cpusets else ""
             gpu = slots.gpus[rank].index if slots.gpus else None

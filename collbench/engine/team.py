@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -33,10 +33,18 @@ class Team:
         workers: one a rank.
         zygote: their parent, which knows how each ended.
         node: this node's name, for culprits.
+        glance: called now and then while a case runs, for what changes during it.
     """
 
-    def __init__(self, workers: list[WorkerProcess], zygote: Zygote, node: str) -> None:
+    def __init__(
+        self,
+        workers: list[WorkerProcess],
+        zygote: Zygote,
+        node: str,
+        glance: Callable[[], None],
+    ) -> None:
         self._workers, self._zygote, self._node = workers, zygote, node
+        self._glance = glance
 
     def join(self, orders: Sequence[Join], deadline_s: float) -> list[Joined] | Fault:
         """Lets the workers form their group; the first rank's store is where they meet."""
@@ -114,6 +122,8 @@ class Team:
     def _ready(self, open_ends: Sequence[WorkerProcess]) -> list[WorkerProcess]:
         sockets = {worker.channel.sock: worker for worker in open_ends}
         readable, _, _ = select.select(list(sockets), [], [], _GLANCE_S)
+        if not readable:
+            self._glance()
         return [sockets[sock] for sock in readable]
 
     def _judge(

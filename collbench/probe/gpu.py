@@ -113,7 +113,6 @@ class GpuCounters:
     power_ns: int | None = None
     thermal_ns: int | None = None
     ecc_errors: int | None = None
-    sm_clock_mhz: int | None = None
 
 
 Reading = Mapping[int, GpuCounters]
@@ -130,6 +129,7 @@ class GpuWatch:
     def __init__(self, indices: Sequence[int] = (), nvml: Any = None) -> None:
         self._handles: dict[int, Any] = {}
         self._nvml: Any = None
+        self._lowest_mhz: dict[int, int] = {}
         if not indices:
             return
         if nvml is None:
@@ -147,8 +147,29 @@ class GpuWatch:
                 self._handles[index] = handle
 
     def read(self) -> Reading:
-        """Returns the counters of every GPU; one that no longer answers has none."""
+        """Returns the counters of every GPU; one that no longer answers has none.
+
+        Forgets the clocks sampled so far: what is sampled from here on belongs to what follows.
+        """
+        self._lowest_mhz.clear()
         return {index: self._counters(handle) for index, handle in self._handles.items()}
+
+    def sample_clocks(self) -> None:
+        """Notes the SM clocks of this moment; for long cases, from outside the workers."""
+        for index, handle in self._handles.items():
+            mhz = self._ask(self._nvml.nvmlDeviceGetClockInfo, handle, self._nvml.NVML_CLOCK_SM)
+            if mhz is not None:
+                self._lowest_mhz[index] = min(mhz, self._lowest_mhz.get(index, mhz))
+
+    def slowed(self) -> list[str]:
+        """Returns a sentence for each GPU whose sampled clock was far below its highest."""
+        found = []
+        for index, lowest in sorted(self._lowest_mhz.items()):
+            nvml, handle = self._nvml, self._handles[index]
+            highest = self._ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM)
+            if highest and lowest < (1 - _CLOCK_DROP) * highest:
+                found.append(f"GPU {index}: SM clock as low as {lowest} of {highest} MHz")
+        return found
 
     def difference(self, before: Reading, after: Reading) -> list[str]:
         """Returns what happened between two readings, a sentence each; none where all is well."""
@@ -164,12 +185,6 @@ class GpuWatch:
             errors = _grown(start.ecc_errors, end.ecc_errors)
             if errors > 0:
                 found.append(f"GPU {index}: {errors} uncorrected ECC errors")
-            drop_mhz = _grown(end.sm_clock_mhz, start.sm_clock_mhz)
-            if drop_mhz > _CLOCK_DROP * (start.sm_clock_mhz or 0):
-                found.append(
-                    f"GPU {index}: SM clock fell from {start.sm_clock_mhz} to"
-                    f" {end.sm_clock_mhz} MHz"
-                )
         return found
 
     def close(self) -> None:
@@ -195,7 +210,6 @@ class GpuWatch:
                 nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
                 nvml.NVML_VOLATILE_ECC,
             ),
-            sm_clock_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
         )
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:

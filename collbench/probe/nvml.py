@@ -12,6 +12,7 @@ from collbench.probe.nic import numa_node_of
 T = TypeVar("T")
 PCI_DEVICES = "sys/bus/pci/devices"
 _SWITCH = "switch"
+_NO_ADDRESS = "ffff"
 _LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """NVML's topology levels (nvmlGpuTopologyLevel_t) in nvidia-smi's words."""
 
@@ -99,19 +100,24 @@ class NvmlReader:
             pci = self._ask(nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
             address = "" if pci is None else _address(pci)
             device = kind in (nvml.NVML_NVLINK_DEVICE_TYPE_GPU, nvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU)
-            # Virtual machines tell neither: what is no GPU of this machine is then a switch.
-            found.append(address if device or address in self._on_pci else _SWITCH)
+            # Virtual machines name neither (the address is all F): what is no GPU of this machine
+            # is then a switch.
+            known = address in self._on_pci or (device and not address.startswith(_NO_ADDRESS))
+            found.append(address if known else _SWITCH)
         return found
 
     def _link_rate(self, handle: Any) -> float | None:
-        """Returns GB/s of one link in one direction; NVML counts MB/s (26562 on an H200)."""
+        """Returns GB/s of one link in one direction; NVML counts MB/s (26562 on an H200).
+
+        Hopper answers by link and not by the common field, older GPUs the other way round.
+        """
         nvml = self._nvml
-        fields = self._ask(
-            nvml.nvmlDeviceGetFieldValues, handle, [nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON]
-        )
-        if not fields or fields[0].nvmlReturn != 0:
-            return None
-        return float(fields[0].value.uiVal) / 1000 or None
+        by_link = (nvml.NVML_FI_DEV_NVLINK_GET_SPEED, 0)
+        for wanted in (by_link, nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON):
+            fields = self._ask(nvml.nvmlDeviceGetFieldValues, handle, [wanted])
+            if fields and fields[0].nvmlReturn == 0 and fields[0].value.uiVal:
+                return float(fields[0].value.uiVal) / 1000
+        return None
 
     def links(self, gpus: Sequence[Gpu]) -> tuple[GpuLink, ...]:
         """Returns how each pair of GPUs is linked, as ``nvidia-smi topo -m`` writes it.
