@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.analyze.curves import Curve, curves, mode_pairs
+from collbench.analyze.curves import Curve, Point, curves, mode_pairs
 from collbench.model import Finding, Mode, Run, Status, Trial
 from collbench.notes import NOTES
 from collbench.stats import bimodality
@@ -187,39 +187,57 @@ def _late(sweep: _Sweep) -> Iterator[Finding]:
 
 
 def _host_bound(sweep: _Sweep) -> Iterator[Finding]:
+    """Small messages that are quicker in a graph: the host, not the wire, sets their time."""
+    bound: list[tuple[Curve, Point, Point, int]] = []
     for eager, graph in mode_pairs(sweep.curves, Mode.EAGER, Mode.GRAPH):
-        bound = [
+        pairs = [
             (point, partner)
             for point in eager.points
             if (partner := graph.at(point.size_bytes)) is not None
             and point.time_us > _HOST_BOUND * partner.time_us
         ]
-        if bound:
-            small, captured = bound[0]
-            yield Finding(
-                code="host_bound",
-                severity="info",
-                text=f"{eager.case.collective}: up to {format_size(bound[-1][0].size_bytes)} eager"
-                f" is bound by the host ({format_time_us(small.time_us)} us a call at"
-                f" {format_size(small.size_bytes)}); captured in a CUDA graph the same calls take"
-                f" {format_time_us(captured.time_us)} us.",
-            )
-        faster = [
-            (point.time_us / partner.time_us, point)
-            for point in eager.points
-            if point.size_bytes >= _LARGE_BYTES
-            and (partner := graph.at(point.size_bytes)) is not None
-            and point.time_us > _GRAPH_FASTER * partner.time_us
-        ]
-        if faster:
-            ratio, point = max(faster, key=lambda item: item[0])
-            yield Finding(
-                code="graph_registers",
-                severity="info",
-                text=f"{eager.case.collective} is {ratio - 1:.0%} faster in a graph at"
-                f" {format_size(point.size_bytes)}: capture registers the buffers.",
-                next_step="try user buffer registration in the program",
-            )
+        if pairs:
+            bound.append((eager, *pairs[0], pairs[-1][0].size_bytes))
+    if not bound:
+        return
+    largest = max(size for *_, size in bound)
+    names = dict.fromkeys(curve.case.collective for curve, *_ in bound)
+    yield Finding(
+        code="host_bound",
+        severity="info",
+        text=f"Up to {format_size(largest)} eager is bound by the host ({', '.join(names)}:"
+        f" {_span(point.time_us for _, point, _, _ in bound)} us a call at the smallest size);"
+        f" captured in a CUDA graph the same calls take"
+        f" {_span(partner.time_us for _, _, partner, _ in bound)} us.",
+    )
+
+
+def _graph_registers(sweep: _Sweep) -> Iterator[Finding]:
+    """Large messages that are quicker in a graph, where the host no longer matters."""
+    faster = [
+        (point.time_us / partner.time_us, eager, point)
+        for eager, graph in mode_pairs(sweep.curves, Mode.EAGER, Mode.GRAPH)
+        for point in eager.points
+        if point.size_bytes >= _LARGE_BYTES
+        and (partner := graph.at(point.size_bytes)) is not None
+        and point.time_us > _GRAPH_FASTER * partner.time_us
+    ]
+    if faster:
+        ratio, curve, point = max(faster, key=lambda item: item[0])
+        yield Finding(
+            code="graph_registers",
+            severity="info",
+            text=f"{curve.case.collective} is {ratio - 1:.0%} faster in a graph at"
+            f" {format_size(point.size_bytes)}: capture registers the buffers.",
+            next_step="try user buffer registration in the program",
+        )
+
+
+def _span(times_us: Iterable[float]) -> str:
+    """Returns one time, or the least and the largest of several."""
+    found = sorted(times_us)
+    ends = dict.fromkeys((format_time_us(found[0]), format_time_us(found[-1])))
+    return " to ".join(ends)
 
 
 def _plateau(sweep: _Sweep) -> Iterator[Finding]:
@@ -230,8 +248,8 @@ def _plateau(sweep: _Sweep) -> Iterator[Finding]:
         yield Finding(
             code="not_at_plateau",
             severity="info",
-            text=f"Not yet at its plateau: {', '.join(names)} still gains more than 2 % at"
-            f" {format_size(largest)}.",
+            text=f"Not yet at the plateau: {', '.join(names)} still"
+            f" {'gains' if len(names) == 1 else 'gain'} more than 2 % at {format_size(largest)}.",
             next_step=f"-e {option_size(8 * largest)}",
         )
 
@@ -265,6 +283,7 @@ _DETECTORS: tuple[Callable[[_Sweep], Iterator[Finding]], ...] = (
     _repeats,
     _bimodal,
     _host_bound,
+    _graph_registers,
     _plateau,
     _notes,
 )

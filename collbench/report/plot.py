@@ -68,7 +68,7 @@ def _label(curve: Curve, found: Sequence[Curve]) -> str:
     case = curve.case
     words = [case.collective]
     for name in ("dtype", "redop", "root", "mode"):
-        values = {getattr(other.case, name) for other in found}
+        values = {getattr(other.case, name) for other in found} - {None}
         if len(values) > 1 and getattr(case, name) is not None:
             words.append(f"root {case.root}" if name == "root" else str(getattr(case, name)))
     placed = {other.case.in_place for other in found if other.case.collective == case.collective}

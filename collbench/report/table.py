@@ -83,20 +83,21 @@ def _reading_order(trials: Sequence[Trial]) -> list[Trial]:
 
 def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:
     modes = list(dict.fromkeys(trial.case.mode for trial in trials))
-    whole = _one_table(trials, modes, limit_of)
-    if len(modes) > 1 and max(len(line) for line in whole.splitlines()[2:]) > width:
+    if all(trial.summary is None for trial in trials):
+        return "\n".join([_title(trials), *_reasons(trials), ""])
+    limits = {mode: _limit(trials, mode, limit_of) for mode in modes}
+    table = _table(trials, modes, limits)
+    if len(modes) > 1 and max(len(line) for line in table.splitlines()) > width:
         return "\n".join(
             _block([t for t in trials if t.case.mode is mode], limit_of, width) for mode in modes
         )
-    return whole
+    lines = [_title(trials), *_mode_lines(trials, modes, limits), table]
+    return "\n".join([*lines, *_reasons(trials), *_size_notes(trials), ""])
 
 
-def _one_table(trials: Sequence[Trial], modes: Sequence[Mode], limit_of: LimitOf) -> str:
+def _table(trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Limit | None]) -> str:
     case = trials[0].case
-    if all(trial.summary is None for trial in trials):
-        return "\n".join([_title(trials), *_reasons(trials), ""])
     repeated = len({trial.repeat for trial in trials}) > 1
-    limits = {mode: _limit(trials, mode, limit_of) for mode in modes}
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
     table.add_column("\nsize", justify="right")
     table.add_column("\ncount", justify="right")
@@ -122,8 +123,7 @@ def _one_table(trials: Sequence[Trial], modes: Sequence[Mode], limit_of: LimitOf
     for size in sorted(rows):
         cells = {mode: _Cell(trials=tuple(found)) for mode, found in rows[size].items()}
         table.add_row(*_row(cells, modes, limits, repeated=repeated, alone=len(modes) == 1))
-    lines = [_title(trials), *_mode_lines(trials, modes, limits), _text(table).rstrip("\n")]
-    return "\n".join([*lines, *_reasons(trials), *_size_notes(trials), ""])
+    return _text(table)
 
 
 def _text(table: Table) -> str:
@@ -157,10 +157,9 @@ def _mode_lines(
         words = [f"{_MODE_WORDS[mode]}: {_MODE_MEANINGS[mode]}"]
         if ops and max(ops) > 1:
             words.append(f"p95 of batches of up to {max(ops)} calls")
-        limit = limits[mode]
-        if limit is not None:
-            words.append(f"limit = busbw / ({limit.text})")
         lines.append("  " + "; ".join(words))
+    texts = {limit.text for limit in limits.values() if limit is not None}
+    lines += [f"  limit: busbw as a share of {text}" for text in sorted(texts)]
     return lines
 
 
