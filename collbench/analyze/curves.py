@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collbench.collectives import COLLECTIVES
 from collbench.model import Case, Mode, Status, Summary, Trial
 from collbench.stats import spread
 
@@ -94,10 +95,24 @@ def question(case: Case) -> tuple[object, ...]:
     )
 
 
+def in_reading_order(trials: Sequence[Trial]) -> list[Trial]:
+    """Undoes the shuffling of repeats: by collective, mode, size, repeat; else as they came."""
+    collectives, modes = list(COLLECTIVES), list(Mode)
+    return sorted(
+        trials,
+        key=lambda trial: (
+            collectives.index(trial.case.collective),
+            modes.index(trial.case.mode),
+            trial.case.size_bytes,
+            trial.repeat,
+        ),
+    )
+
+
 def curves(trials: Sequence[Trial]) -> list[Curve]:
-    """Returns the curves of all trials that have times, in the order in which they first appear."""
+    """Returns the curves of all trials that have times, in reading order."""
     groups: dict[tuple[object, ...], dict[int, list[Trial]]] = {}
-    for trial in trials:
+    for trial in in_reading_order(trials):
         sizes = groups.setdefault(question(trial.case), {})
         if trial.summary is not None and trial.status in (Status.OK, Status.PATH_NOT_USED):
             sizes.setdefault(trial.case.size_bytes, []).append(trial)

@@ -145,7 +145,8 @@ def _bimodal(sweep: _Sweep) -> Iterator[Finding]:
         yield Finding(
             code="bimodal",
             severity="warning",
-            text=f"{len(found)} of {len(sweep.trials)} trials have two kinds of samples; plainest"
+            text=f"{len(found)} of {len(sweep.trials)} trials"
+            f" {'has' if len(found) == 1 else 'have'} two kinds of samples; plainest"
             f" in {name}: about {format_time_us(low)} or {format_time_us(high)} us.",
             next_step="the median may fall on either: look at the samples (load_run), at other"
             " load and at power saving",

@@ -29,7 +29,7 @@ def print_run(
     """Prints heading, tables and closing."""
     click.echo(heading(run, topology))
     click.echo(f"run {run.run_id}, {run.started_at[:16].replace('T', ' ')} UTC\n")
-    print_results(run, topology, trials, findings, folder)
+    print_results(run, topology, trials, findings, folder, name=str(folder))
 
 
 def print_results(
@@ -38,9 +38,11 @@ def print_results(
     trials: Sequence[Trial],
     findings: Sequence[Finding],
     folder: Path,
+    *,
+    name: str,
 ) -> None:
-    """Prints tables and closing."""
+    """Prints tables and closing; ``name`` is what the next commands call the run."""
     limit_of = limits_of(run, topology)
     if trials:
         click.echo(render_tables(trials, limit_of))
-    click.echo(closing(trials, findings, limit_of, folder))
+    click.echo(closing(trials, findings, limit_of, folder, name))

@@ -237,7 +237,8 @@ def _report(
     if request.as_json:
         click.echo(json_document(end.run.run_id, end.exit_code, end.trials, end.findings))
     else:
-        print_results(end.run, topology, end.trials, end.findings, folder)
+        name = "last" if request.results is None else str(folder)
+        print_results(end.run, topology, end.trials, end.findings, folder, name=name)
     if end.error is not None:
         say.error(end.error)
     return end.exit_code

@@ -10,7 +10,7 @@ from pathlib import Path
 from collbench.model import LibraryVersion
 
 _MAPS = Path("/proc/self/maps")
-_LIBRARY = re.compile(r"/libnccl\.so[.0-9]*$")
+_LIBRARY = re.compile(r"/libnccl\.so[.0-9]*( \(deleted\))?$")
 
 
 def mapped_nccl(maps: Path = _MAPS) -> list[str]:

@@ -13,7 +13,11 @@ from collbench.units import approximate_size, format_rate, format_size, format_t
 
 
 def closing(
-    trials: Sequence[Trial], findings: Sequence[Finding], limit_of: LimitOf, folder: Path | None
+    trials: Sequence[Trial],
+    findings: Sequence[Finding],
+    limit_of: LimitOf,
+    folder: Path,
+    name: str,
 ) -> str:
     """Returns the closing paragraph.
 
@@ -21,7 +25,8 @@ def closing(
         trials: of the run.
         findings: what stands out.
         limit_of: what the wire allows for a case, or None.
-        folder: where the run is kept; None where it is not.
+        folder: where the run is kept.
+        name: what to call it in the next commands: ``last``, or the folder.
     """
     lines = [_figures(curve, limit_of) for curve in curves(trials)]
     if findings:
@@ -31,8 +36,7 @@ def closing(
             lines += textwrap.wrap(text, WIDTH, initial_indent="  * ", subsequent_indent="    ")
             if finding.severity == "bad":
                 lines += [f"      {line}"[:WIDTH] for line in finding.evidence[-6:]]
-    if folder is not None:
-        lines += ["", f"Kept in {folder}     collbench plot last     collbench show last"]
+    lines += ["", f"Kept in {folder}     collbench plot {name}     collbench show {name}"]
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from collbench.analyze.curves import question
+from collbench.analyze.curves import in_reading_order, question
 from collbench.analyze.limit import Limit
 from collbench.collectives import COLLECTIVES
 from collbench.model import Case, Mode, Pattern, Status, Summary, Trial
@@ -56,29 +56,14 @@ def render_tables(trials: Sequence[Trial], limit_of: LimitOf, width: int = WIDTH
     """Returns all tables as text.
 
     Args:
-        trials: in any order; tables follow the order in which questions first appear.
+        trials: in any order.
         limit_of: what the wire allows for a case, or None.
         width: columns at most; modes that do not fit side by side come one below the other.
     """
     blocks: dict[tuple[object, ...], list[Trial]] = {}
-    for trial in _reading_order(trials):
+    for trial in in_reading_order(trials):
         blocks.setdefault(question(trial.case)[:-1], []).append(trial)
     return "\n".join(_block(block, limit_of, width) for block in blocks.values())
-
-
-def _reading_order(trials: Sequence[Trial]) -> list[Trial]:
-    """Undoes the shuffling of repeats: as the plan lists them, sizes upwards."""
-    collectives = list(COLLECTIVES)
-    modes = list(Mode)
-    return sorted(
-        trials,
-        key=lambda t: (
-            collectives.index(t.case.collective),
-            modes.index(t.case.mode),
-            t.case.size_bytes,
-            t.repeat,
-        ),
-    )
 
 
 def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:

@@ -80,7 +80,7 @@ def load_suite(name: str) -> Suite:
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        raw = msgspec.toml.decode(path.read_bytes())
+        raw = msgspec.toml.decode(path.read_bytes().decode())
     except OSError as problem:
         raise SuiteError(f"{path} cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
@@ -113,8 +113,12 @@ def _refuse_unknown_keys(path: Path, raw: Mapping[str, object], table: str) -> N
     for key, value in raw.items():
         place = f"{table}.{key}" if table else key
         if key not in known:
-            homes = [name or "the top" for name, kind in TABLES.items() if _has(kind, key)]
-            hint = f"; it belongs in {homes[0]};" if homes else nearest(key, known) or ";"
+            homes = [
+                f"in {name}" if name else "at the top"
+                for name, kind in TABLES.items()
+                if _has(kind, key)
+            ]
+            hint = f"; it belongs {homes[0]};" if homes else nearest(key, known) or ";"
             raise SuiteError(f"{path}: unknown key {place}{hint} allowed: {', '.join(known)}")
         if place in TABLES and isinstance(value, dict):
             _refuse_unknown_keys(path, value, place)

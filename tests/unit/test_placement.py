@@ -1,0 +1,318 @@
+import re
+
+import pytest
+
+from collbench.engine.placement import Slots, Wanted, choose_slots, refuse_launcher
+from collbench.errors import NothingMeasured, UsageError
+from collbench.model import Gpu, RankPlace
+from collbench.probe.gpu import GpuSurvey
+
+PCI = ("0000:19:00.0", "0000:3b:00.0")
+CORES = frozenset(range(8))
+NUMA = {0: frozenset(range(4)), 1: frozenset(range(4, 8))}
+NOTHING = GpuSurvey(error="NVML: NVML Shared Library Not Found")
+NO_DRIVER = GpuSurvey(on_pci=PCI, error="NVML: Driver Not Loaded")
+
+
+def gpu(index, numa=0):
+    return Gpu(
+        index=index,
+        name="NVIDIA H200",
+        uuid=f"GPU-{index}",
+        pci_bus_id=PCI[index % 2],
+        memory_bytes=1,
+        numa_node=numa,
+    )
+
+
+TWO_GPUS = GpuSurvey(on_pci=PCI, gpus=(gpu(0, 0), gpu(1, 1)), driver="580.95.05")
+
+
+def choose(survey, environ=None, cores=CORES, numa=None, **wanted):
+    return choose_slots(Wanted(**wanted), survey, environ or {}, cores, numa or NUMA)
+
+
+def says(text):
+    return f"^{re.escape(text)}$"
+
+
+def test_a_machine_without_a_gpu_runs_two_gloo_ranks_and_says_so():
+    assert choose(NOTHING) == Slots(
+        backend="gloo",
+        world_size=2,
+        cpusets=("0-3", "4-7"),
+        note="NO GPU: CPU loopback over Gloo, 2 ranks; says nothing about a cluster",
+    )
+
+
+def test_a_machine_with_gpus_runs_nccl_over_all_of_them():
+    assert choose(TWO_GPUS) == Slots(
+        backend="nccl", world_size=2, gpus=TWO_GPUS.gpus, cpusets=("0-3", "4-7")
+    )
+
+
+def test_gpus_that_sysfs_does_not_show_are_used_all_the_same():
+    hidden = GpuSurvey(gpus=TWO_GPUS.gpus, driver="580.95.05")
+
+    assert choose(hidden).backend == "nccl"
+
+
+def test_gloo_on_a_machine_with_gpus_says_that_they_are_not_used():
+    slots = choose(TWO_GPUS, backend="gloo", ranks=4)
+
+    assert (slots.backend, slots.world_size, slots.gpus) == ("gloo", 4, ())
+    assert slots.note == (
+        "GPUs NOT USED, as asked: CPU loopback over Gloo, 4 ranks; says nothing about a cluster"
+    )
+
+
+def test_gloo_as_asked_runs_where_the_gpus_cannot_be_opened():
+    assert choose(NO_DRIVER, backend="gloo").backend == "gloo"
+
+
+def test_one_gloo_rank_is_one_rank():
+    assert choose(NOTHING, ranks=1).note == (
+        "NO GPU: CPU loopback over Gloo, 1 rank; says nothing about a cluster"
+    )
+
+
+def test_gpus_on_pci_without_a_driver_are_an_error_that_names_them():
+    with pytest.raises(
+        NothingMeasured,
+        match=says(
+            "a GPU is present but none can be used: on PCI: 0000:19:00.0, 0000:3b:00.0;"
+            " the NVIDIA driver is not loaded; NVML: Driver Not Loaded;"
+            " to measure the CPU on purpose: --backend gloo"
+        ),
+    ):
+        choose(NO_DRIVER)
+
+
+@pytest.mark.parametrize("backend", ["auto", "nccl"])
+def test_gpus_hidden_by_cuda_visible_devices_are_an_error_that_says_so(backend):
+    with pytest.raises(
+        NothingMeasured,
+        match=says(
+            "a GPU is present but none can be used: on PCI: 0000:19:00.0, 0000:3b:00.0;"
+            " CUDA_VISIBLE_DEVICES='-1' leaves 0 of 2;"
+            " to measure the CPU on purpose: --backend gloo"
+        ),
+    ):
+        choose(TWO_GPUS, {"CUDA_VISIBLE_DEVICES": "-1"}, backend=backend)
+
+
+def test_hidden_gpus_are_no_reason_for_gloo_where_sysfs_shows_none():
+    with pytest.raises(NothingMeasured):
+        choose(GpuSurvey(gpus=TWO_GPUS.gpus, driver="1"), {"CUDA_VISIBLE_DEVICES": ""})
+
+
+def test_a_promised_gpu_that_is_not_there_is_an_error_that_names_the_promise():
+    with pytest.raises(
+        NothingMeasured,
+        match=says(
+            "a GPU is promised but none can be used: on PCI: none;"
+            " NVML: NVML Shared Library Not Found; promised by SLURM_GPUS_ON_NODE=8;"
+            " to measure the CPU on purpose: --backend gloo"
+        ),
+    ):
+        choose(NOTHING, {"SLURM_GPUS_ON_NODE": "8"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CUDA_VISIBLE_DEVICES", "0"),
+        ("CUDA_VISIBLE_DEVICES", "GPU-1"),
+        ("SLURM_JOB_GPUS", "0"),
+        ("SLURM_STEP_GPUS", "0,1"),
+        ("SLURM_GPUS", "h100:8"),
+        ("NVIDIA_VISIBLE_DEVICES", "all"),
+    ],
+)
+def test_each_variable_of_a_launcher_can_promise_a_gpu(name, value):
+    with pytest.raises(NothingMeasured, match=f"promised by {name}={value};"):
+        choose(NOTHING, {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CUDA_VISIBLE_DEVICES", ""),
+        ("CUDA_VISIBLE_DEVICES", "-1"),
+        ("CUDA_VISIBLE_DEVICES", "NoDevFiles"),
+        ("SLURM_GPUS_ON_NODE", "0"),
+        ("SLURM_GPUS", "0"),
+        ("NVIDIA_VISIBLE_DEVICES", "void"),
+        ("NVIDIA_VISIBLE_DEVICES", "none"),
+        ("NVIDIA_VISIBLE_DEVICES", ""),
+    ],
+)
+def test_a_variable_that_names_no_gpu_promises_none(name, value):
+    assert choose(NOTHING, {name: value}).backend == "gloo"
+
+
+def test_a_broken_gpu_is_not_left_out_in_silence():
+    partial = GpuSurvey(
+        on_pci=PCI, gpus=(gpu(0),), driver="1", error="NVML does not open GPU 1: GPU is lost"
+    )
+    with pytest.raises(
+        NothingMeasured,
+        match=says(
+            "NVML does not open GPU 1: GPU is lost, while 1 others open; to measure without it"
+            " name those by UUID in CUDA_VISIBLE_DEVICES"
+        ),
+    ):
+        choose(partial)
+
+    assert choose(partial, {"CUDA_VISIBLE_DEVICES": "GPU-0"}).gpus == (gpu(0),)
+
+
+def test_another_number_of_gpus_than_expected_is_an_error_with_both_numbers():
+    with pytest.raises(
+        NothingMeasured,
+        match=says("--expect-gpus 8, but 2 can be used: on PCI: 0000:19:00.0, 0000:3b:00.0"),
+    ):
+        choose(TWO_GPUS, expect_gpus=8)
+
+
+def test_the_number_of_gpus_that_is_expected_passes():
+    assert choose(TWO_GPUS, expect_gpus=2).world_size == 2
+    assert choose(NOTHING, expect_gpus=0).backend == "gloo"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked"), [({"backend": "nccl"}, "--backend nccl"), ({"gpus": 2}, "--gpus 2")]
+)
+def test_what_needs_a_gpu_is_refused_without_one(wanted, asked):
+    with pytest.raises(
+        UsageError,
+        match=says(
+            f"{asked} needs an NVIDIA GPU and none is on PCI here; leave it out to measure the"
+            " CPU over Gloo"
+        ),
+    ):
+        choose(NOTHING, **wanted)
+
+
+@pytest.mark.parametrize(("option", "wanted"), [("--ranks", "ranks"), ("--gpus", "gpus")])
+def test_more_than_the_gpus_here_is_refused(option, wanted):
+    with pytest.raises(
+        UsageError,
+        match=says(
+            f"{option} 3 is more than the GPUs that can be used here (2), and NCCL takes one rank"
+            " a GPU; ask for at most 2"
+        ),
+    ):
+        choose(TWO_GPUS, **{wanted: 3})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ({"ranks": 0}, "--ranks 0 is too few; it must be at least 1"),
+        ({"ranks": -1}, "--ranks -1 is too few; it must be at least 1"),
+        ({"gpus": 0}, "--gpus 0 is too few; it must be at least 1"),
+        ({"expect_gpus": -1}, "--expect-gpus -1 is too few; it must be at least 0"),
+        (
+            {"gpus": 2, "backend": "gloo"},
+            (
+                "--gpus 2 and --backend gloo exclude each other: Gloo runs on the CPU; leave out"
+                " one of them (--ranks sets the number of ranks)"
+            ),
+        ),
+        (
+            {"gpus": 1, "ranks": 2},
+            "--gpus 1 and --ranks 2 differ, and NCCL takes one rank a GPU; leave out one of them",
+        ),
+    ],
+)
+def test_what_cannot_be_on_any_machine_is_refused(wanted, text):
+    with pytest.raises(UsageError, match=says(text)):
+        choose(TWO_GPUS, **wanted)
+
+
+@pytest.mark.parametrize("wanted", [{"gpus": 1}, {"ranks": 1}])
+def test_fewer_gpus_than_there_are_take_the_first(wanted):
+    slots = choose(TWO_GPUS, **wanted)
+
+    assert (slots.world_size, slots.gpus, slots.cpusets) == (1, (gpu(0, 0),), ("0-3",))
+
+
+def test_ranks_follow_the_order_of_cuda_visible_devices():
+    slots = choose(TWO_GPUS, {"CUDA_VISIBLE_DEVICES": "1,0"})
+
+    assert [place.gpu for place in slots.places("n")] == [1, 0]
+    assert slots.cpusets == ("4-7", "0-3")
+
+
+def test_gpus_of_one_numa_node_share_its_usable_cores():
+    survey = GpuSurvey(on_pci=PCI, gpus=(gpu(0, 1), gpu(1, 1)), driver="1")
+
+    assert choose(survey, cores=frozenset({0, 1, 4, 5, 6})).cpusets == ("4", "5")
+
+
+@pytest.mark.parametrize("numa_node", [None, 7])
+def test_gpus_of_no_known_numa_node_share_all_cores(numa_node):
+    survey = GpuSurvey(on_pci=PCI, gpus=(gpu(0, numa_node), gpu(1, numa_node)), driver="1")
+
+    assert choose(survey).cpusets == ("0-3", "4-7")
+
+
+def test_a_gpu_whose_numa_node_has_no_usable_core_takes_the_cores_there_are():
+    survey = GpuSurvey(on_pci=PCI[:1], gpus=(gpu(0, 1),), driver="1")
+
+    assert choose(survey, cores=frozenset({0, 1})).cpusets == ("0-1",)
+
+
+def test_more_ranks_than_cores_are_not_bound():
+    assert choose(NOTHING, ranks=3, cores=frozenset({0, 1})).cpusets == ("", "", "")
+
+
+def test_places_say_where_each_rank_runs():
+    on_gpus = choose(TWO_GPUS).places("node1")
+    unbound = Slots(backend="simulated", world_size=1).places("node1")
+
+    assert on_gpus == [
+        RankPlace(rank=0, node="node1", local_rank=0, gpu=0, cpuset="0-3"),
+        RankPlace(rank=1, node="node1", local_rank=1, gpu=1, cpuset="4-7"),
+    ]
+    assert unbound == [RankPlace(rank=0, node="node1", local_rank=0)]
+
+
+@pytest.mark.parametrize(
+    ("environ", "by"),
+    [
+        ({"WORLD_SIZE": "8", "RANK": "3"}, "torchrun (WORLD_SIZE=8)"),
+        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "0"}, "srun (SLURM_STEP_NUM_TASKS=8)"),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "1"},
+            "mpirun (OMPI_COMM_WORLD_SIZE=8)",
+        ),
+        ({"PMI_SIZE": "8", "PMI_RANK": "1"}, "mpirun (PMI_SIZE=8)"),
+    ],
+)
+def test_one_of_several_processes_of_a_launcher_is_refused(environ, by):
+    with pytest.raises(
+        UsageError,
+        match=says(
+            f"started as 8 processes by {by}: several processes are not supported in this"
+            " version; start one process on one node"
+        ),
+    ):
+        refuse_launcher(environ)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"WORLD_SIZE": "1", "RANK": "0"},
+        {"WORLD_SIZE": "8"},
+        {"SLURM_NTASKS": "8"},
+        {"SLURM_NTASKS": "8", "SLURM_PROCID": "0"},
+        {"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+    ],
+    ids=["bare", "torchrun of one", "a left-over", "salloc's shell", "batch script", "srun of one"],
+)
+def test_a_single_process_is_not_refused(environ):
+    assert refuse_launcher(environ) is None
