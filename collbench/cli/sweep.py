@@ -42,7 +42,7 @@ from collbench.store import (
     new_run_id,
     results_root,
 )
-from collbench.suite import AUTO, ResolvedSuite, resolve
+from collbench.suite import AUTO, ResolvedSuite, resolve, suite_as_dict
 
 
 @click.command(context_settings={"max_content_width": 120})
@@ -133,7 +133,7 @@ def _header(
         command="sweep",
         argv=sys.argv[1:],
         cluster=cluster,
-        suite={"source": request.source, **msgspec.to_builtins(suite)},
+        suite={"source": request.source, **suite_as_dict(suite)},
         policy=suite.policy,
         repeats=suite.repeats,
         seed=seed,

@@ -21,6 +21,7 @@ from collbench.measure.walk import Walk
 from collbench.model import Case, Mode, Reason, ReasonCode
 from collbench.stats import FloatArray
 
+_MOST_HOST_CACHE_BYTES = 32 * 2**20
 NEVER = timedelta(days=7)
 """Time-out of the groups: hanging is the supervisor's to judge, by its own deadline."""
 
@@ -96,11 +97,14 @@ class TorchBackend:
         return self._device.type == "cuda"
 
     def cache_bytes(self) -> int:
-        """Returns the size of the last cache before memory."""
+        """Returns the size of the last cache before memory.
+
+        Of a CPU at most ``_MOST_HOST_CACHE_BYTES``: a virtual machine reports the whole socket's.
+        """
         if self._on_gpu:
             l2_bytes: int = torch.cuda.get_device_properties(self._device).L2_cache_size
             return l2_bytes
-        return self._host_cache_bytes
+        return min(self._host_cache_bytes, _MOST_HOST_CACHE_BYTES)
 
     def target_sample_us(self) -> float:
         """CUDA events tick in half microseconds and cost the host some; perf_counter does not."""

@@ -36,7 +36,7 @@ def closing(
             lines += textwrap.wrap(text, WIDTH, initial_indent="  * ", subsequent_indent="    ")
             if finding.severity == "bad":
                 lines += [f"      {line}"[:WIDTH] for line in finding.evidence[-6:]]
-    lines += ["", f"Kept in {folder}     collbench plot {name}     collbench show {name}"]
+    lines += ["", f"Kept in {folder}", f"  collbench plot {name}", f"  collbench show {name}"]
     return "\n".join(lines)
 
 

@@ -126,11 +126,14 @@ def test_an_error_of_our_own_says_so_and_then_where(run, command):
         ),
         (["zzz"], "unknown command 'zzz'; allowed: sweep, show, plot, runs"),
         (["--vers"], "no such option --vers; did you mean '--version'? see collbench --help"),
-        (["sweep", "--extr"], "no such option --extr; did you mean '--extra'? see collbench sweep --help"),
+        (
+            ["sweep", "--extr"],
+            "no such option --extr; did you mean '--extra'? see collbench sweep --help",
+        ),
         (["sweep", "-z"], "no such option -z; see collbench sweep --help"),
         (["sweep", "more"], "got unexpected extra argument (more); see collbench sweep --help"),
     ],
-)  # fmt: skip
+)
 def test_misspelt_words_get_one_line(run, command, arguments, text):
     command(lambda: 0)
 
@@ -205,8 +208,11 @@ def test_a_reader_that_has_gone_ends_the_command_quietly():
     os.close(read)
 
     done = subprocess.run(
-        [sys.executable, "-m", "collbench", "--help"], stdout=write, stderr=subprocess.PIPE, check=False
-    )  # fmt: skip
+        [sys.executable, "-m", "collbench", "--help"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     os.close(write)
 
     assert (done.returncode, done.stderr) == (141, b"")

@@ -241,8 +241,10 @@ ALL_TYPES = (
     [
         (
             ["--collective", "all_reduse"],
-            "--collective: unknown collective 'all_reduse'; did you mean 'all_reduce'?"
-            f" allowed: {ALL_COLLECTIVES}",
+            (
+                "--collective: unknown collective 'all_reduse'; did you mean 'all_reduce'?"
+                f" allowed: {ALL_COLLECTIVES}"
+            ),
         ),
         (
             ["--collective", ","],
@@ -258,8 +260,10 @@ ALL_TYPES = (
         ),
         (
             ["-e", "1MB"],
-            "-e/--max-size: size '1MB' has two meanings; write 1M (or 1MiB) for 1048576 bytes,"
-            " or 1000000 for decimal",
+            (
+                "-e/--max-size: size '1MB' has two meanings; write 1M (or 1MiB) for 1048576 bytes,"
+                " or 1000000 for decimal"
+            ),
         ),
         (
             ["-b", "big"],
@@ -267,8 +271,10 @@ ALL_TYPES = (
         ),
         (
             ["--sizes", "8,1KB"],
-            "--sizes: size '1KB' has two meanings; write 1K (or 1KiB) for 1024 bytes, or 1000 for"
-            " decimal",
+            (
+                "--sizes: size '1KB' has two meanings; write 1K (or 1KiB) for 1024 bytes, or 1000"
+                " for decimal"
+            ),
         ),
         (
             ["--sizes", "0"],
@@ -294,8 +300,10 @@ ALL_TYPES = (
         ),
         (
             ["--mode", "grap"],
-            "--mode: unknown mode 'grap'; did you mean 'graph'? allowed: eager, graph,"
-            " eager_device",
+            (
+                "--mode: unknown mode 'grap'; did you mean 'graph'? allowed: eager, graph,"
+                " eager_device"
+            ),
         ),
         (["-G", "-1"], "-G/--graph: -1 must be 0 (eager only) or more (CUDA graph only)"),
         (
@@ -337,8 +345,10 @@ ALL_TYPES = (
         ),
         (
             ["-f", "2", "-i", "1K"],
-            "-f/--factor and -i/--step cannot both be given: one makes sizes multiply, the other"
-            " makes them add; leave one out",
+            (
+                "-f/--factor and -i/--step cannot both be given: one makes sizes multiply, the"
+                " other makes them add; leave one out"
+            ),
         ),
         (
             ["--sizes", "8", "-b", "8"],
@@ -354,23 +364,31 @@ ALL_TYPES = (
         ),
         (
             ["-n", "20", "--precision", "1%"],
-            "-n/--samples and --precision cannot both be given: a fixed number of samples does not"
-            " stop by precision; leave one out",
+            (
+                "-n/--samples and --precision cannot both be given: a fixed number of samples does"
+                " not stop by precision; leave one out"
+            ),
         ),
         (
             ["--backend", "gloo", "-g", "2"],
-            "--backend gloo and -g/--gpus cannot both be given: Gloo's ranks are on the CPU;"
-            " say how many with --ranks",
+            (
+                "--backend gloo and -g/--gpus cannot both be given: Gloo's ranks are on the CPU;"
+                " say how many with --ranks"
+            ),
         ),
         (
             ["--simulate", "f.toml", "--ranks", "4"],
-            "--simulate and --ranks cannot both be given: the model's file says how many ranks;"
-            " leave one out",
+            (
+                "--simulate and --ranks cannot both be given: the model's file says how many ranks;"
+                " leave one out"
+            ),
         ),
         (
             ["nosuch"],
-            "suite 'nosuch' is neither a file nor a shipped suite; shipped: bandwidth, latency,"
-            " smoke, sweep",
+            (
+                "suite 'nosuch' is neither a file nor a shipped suite; shipped: bandwidth, latency,"
+                " smoke, sweep"
+            ),
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -281,8 +281,10 @@ def test_every_ladder_rises_from_min_to_max(smallest, more, factor):
         ((), "the list is empty; write for instance 8, 64K, 1M"),
         (
             ("1MB",),
-            "size '1MB' has two meanings; write 1M (or 1MiB) for 1048576 bytes, or 1000000 for"
-            " decimal",
+            (
+                "size '1MB' has two meanings; write 1M (or 1MiB) for 1048576 bytes, or 1000000 for"
+                " decimal"
+            ),
         ),
     ],
 )
@@ -324,8 +326,10 @@ UNKNOWN_IN_SWEEP = "allowed: collectives, dtypes, redops, roots, sizes, modes, p
         ),
         (
             "sizes = ['8']",
-            "unknown key sizes; it belongs in sweep; allowed: schema, name, description, sweep,"
-            " run, measure",
+            (
+                "unknown key sizes; it belongs in sweep; allowed: schema, name, description, sweep,"
+                " run, measure"
+            ),
         ),
         (
             "[sweep]\nsizes = { minimum = '8' }",
@@ -365,9 +369,11 @@ UNKNOWN_IN_SWEEP = "allowed: collectives, dtypes, redops, roots, sizes, modes, p
         ("schema = 0", "schema 0 does not exist; allowed: 1"),
         (
             "[sweep]\ncollectives = ['allreduc']",
-            "sweep.collectives: unknown collective 'allreduc'; did you mean 'allreduce'? allowed:"
-            " all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather,"
-            " scatter, send_recv",
+            (
+                "sweep.collectives: unknown collective 'allreduc'; did you mean 'allreduce'?"
+                " allowed: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all,"
+                " gather, scatter, send_recv"
+            ),
         ),
         (
             "[sweep]\ncollectives = []",
@@ -375,13 +381,17 @@ UNKNOWN_IN_SWEEP = "allowed: collectives, dtypes, redops, roots, sizes, modes, p
         ),
         (
             "[sweep]\ndtypes = ['flot32']",
-            "sweep.dtypes: unknown type 'flot32'; did you mean 'float32'? allowed: float64,"
-            " float32, float16, bfloat16, float8_e4m3fn, float8_e5m2, int8, int32, int64, uint8",
+            (
+                "sweep.dtypes: unknown type 'flot32'; did you mean 'float32'? allowed: float64,"
+                " float32, float16, bfloat16, float8_e4m3fn, float8_e5m2, int8, int32, int64, uint8"
+            ),
         ),
         (
             "[sweep]\nredops = ['mulsum']",
-            "sweep.redops: unknown operator 'mulsum'; did you mean 'sum'? allowed: sum, prod, min,"
-            " max, avg",
+            (
+                "sweep.redops: unknown operator 'mulsum'; did you mean 'sum'? allowed: sum, prod,"
+                " min, max, avg"
+            ),
         ),
         (
             "[sweep]\nroots = [-2]",
@@ -389,8 +399,10 @@ UNKNOWN_IN_SWEEP = "allowed: collectives, dtypes, redops, roots, sizes, modes, p
         ),
         (
             "[sweep]\nmodes = ['grap']",
-            "sweep.modes: unknown mode 'grap'; did you mean 'graph'? allowed: eager, graph,"
-            " eager_device",
+            (
+                "sweep.modes: unknown mode 'grap'; did you mean 'graph'? allowed: eager, graph,"
+                " eager_device"
+            ),
         ),
         (
             "[sweep]\npattern = 'alone'",
@@ -429,13 +441,17 @@ UNKNOWN_IN_SWEEP = "allowed: collectives, dtypes, redops, roots, sizes, modes, p
         ),
         (
             "[measure]\nsamples = 20\nprecision = '1%'",
-            "measure.samples and measure.precision cannot both be; a fixed number of samples has"
-            " no precision to stop at: leave one out",
+            (
+                "measure.samples and measure.precision cannot both be; a fixed number of samples"
+                " has no precision to stop at: leave one out"
+            ),
         ),
         (
             "[sweep]\nsizes = { min = '1M', max = '4K' }",
-            "sweep.sizes: min 1 MiB is above max 4 KiB; take a smaller min (-b) or a larger max"
-            " (-e)",
+            (
+                "sweep.sizes: min 1 MiB is above max 4 KiB; take a smaller min (-b) or a larger max"
+                " (-e)"
+            ),
         ),
     ],
 )

@@ -1,0 +1,233 @@
+"""Each finding has a case that it must name and one that it must leave alone."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from collbench.analyze.findings import sweep_findings
+from collbench.collectives import COLLECTIVES
+from collbench.model import (
+    Case,
+    Culprit,
+    Environment,
+    Mode,
+    Policy,
+    Reason,
+    ReasonCode,
+    Run,
+    Status,
+    StopReason,
+    Summary,
+    Trial,
+)
+
+RUN = Run(
+    run_id="20261130-0412-7f3a",
+    command="sweep",
+    argv=[],
+    cluster="c",
+    suite={},
+    policy=Policy(),
+    repeats=1,
+    seed=1,
+    planned_trials=1,
+    backend="nccl",
+    world_size=2,
+    environment=Environment(collbench="0.1.0", python="3.11", kernel="6", os="Linux"),
+    started_at="2026-11-30T04:12:00.000+00:00",
+)
+
+
+def make_trial(size, time_us, *, name="all_reduce", mode=Mode.EAGER, repeat=0, skew=0.0, **more):
+    case = Case(
+        collective=name,
+        backend="nccl",
+        dtype="float32",
+        size_bytes=size,
+        requested_bytes=size,
+        count=size // 4,
+        world_size=2,
+        in_place=True,
+        mode=mode,
+    )
+    algbw = size / time_us / 1e3
+    return Trial(
+        trial_id=f"{case.case_id}.{repeat}",
+        case_id=case.case_id,
+        case=case,
+        repeat=repeat,
+        status=Status.OK,
+        stop_reason=StopReason.PRECISE,
+        summary=Summary(
+            samples=40,
+            ops_per_sample=1,
+            warmup_samples=1,
+            median_us=time_us,
+            min_us=time_us,
+            p5_us=time_us,
+            mean_over_ranks_us=time_us,
+            algbw_gb_per_s=algbw,
+            busbw_gb_per_s=COLLECTIVES[name].busbw(algbw, 2),
+            skew=skew,
+            late_rank=more.pop("late_rank", None),
+            late_share=more.pop("late_share", None),
+        ),
+        started_at="2026-11-30T00:00:00.000+00:00",
+        duration_s=0.1,
+        **more,
+    )
+
+
+def faulty(trial, status, code, text, culprits=()):
+    return msgspec.structs.replace(
+        trial,
+        status=status,
+        reason=Reason(code=code, text=text),
+        summary=None,
+        culprits=list(culprits),
+    )
+
+
+def find(trials, code, run=RUN, times=lambda _trial: None):
+    return [finding for finding in sweep_findings(run, trials, times) if finding.code == code]
+
+
+def repeated(count):
+    return msgspec.structs.replace(RUN, repeats=count)
+
+
+def test_a_hung_case_names_the_culprit_its_evidence_and_its_log():
+    culprit = Culprit(
+        rank=5,
+        node="node02",
+        local_rank=1,
+        pid=4711,
+        calls=812,
+        what="behind",
+        evidence=["process state S"],
+        log_tail=["last words"],
+    )
+    hung = faulty(
+        make_trial(2**26, 1.0, name="all_gather"),
+        Status.HUNG,
+        ReasonCode.NO_PROGRESS,
+        "rank 5 (pid 4711) behind; no progress for 60 s",
+        [culprit],
+    )
+
+    findings = sweep_findings(RUN, [make_trial(4, 5.0), hung], lambda _trial: None)
+
+    first = findings[0]
+    assert (first.code, first.severity) == ("hung", "bad")
+    assert first.text == (
+        "all_gather 64 MiB eager, repeat 0: hung. rank 5 (pid 4711) behind; no progress for 60 s."
+    )
+    assert first.evidence == ["process state S", "last words"]
+    assert first.next_step == "read logs/rank5.log"
+
+
+def test_refusals_are_counted_by_reason():
+    trials = [
+        faulty(make_trial(size, 1.0), Status.UNSUPPORTED, ReasonCode.NO_SUCH_DTYPE, "no float8")
+        for size in (4, 16)
+    ]
+
+    (finding,) = find(trials, "no_such_dtype")
+
+    assert finding.text == "2 cases unsupported (no_such_dtype): no float8."
+
+
+def test_one_repeat_is_told_what_it_cannot_say():
+    assert find([make_trial(4, 5.0)], "one_repeat")[0].next_step.endswith("--repeats 5")
+    assert not find([make_trial(4, 5.0)], "one_repeat", repeated(2))
+    assert not find(
+        [make_trial(4, 5.0)], "one_repeat", msgspec.structs.replace(RUN, simulated=True)
+    )
+
+
+def test_repeats_that_disagree_are_counted_and_the_worst_is_named():
+    apart = [make_trial(4, t, repeat=r) for r, t in enumerate((10.0, 12.0))]
+    alike = [make_trial(64, t, repeat=r) for r, t in enumerate((10.0, 10.5))]
+
+    (finding,) = find(apart + alike, "repeats_disagree", repeated(2))
+
+    assert finding.text == (
+        "Repeats disagree by more than 10 % in 1 of 2 rows; most in all_reduce 4 B eager:"
+        " 18% between fastest and slowest."
+    )
+    assert not find(alike, "repeats_disagree", repeated(2))
+
+
+def test_two_kinds_of_samples_are_told_from_noise():
+    random = np.random.default_rng(1)
+    two = np.concatenate([random.normal(100, 1, 60), random.normal(400, 4, 40)])
+    one = random.normal(100, 10, 100)
+
+    (finding,) = find([make_trial(4, 100.0)], "bimodal", times=lambda _t: two[None].astype("f4"))
+
+    assert finding.text.startswith("1 of 1 trials has two kinds of samples")
+    assert not find([make_trial(4, 100.0)], "bimodal", times=lambda _t: one[None].astype("f4"))
+
+
+def test_a_late_rank_is_named_and_mere_skew_is_not():
+    late = make_trial(4, 5.0, skew=0.5, late_rank=1, late_share=0.93)
+    skewed = make_trial(4, 5.0, skew=0.5)
+
+    assert find([late], "late_rank")[0].text == (
+        "Rank 1 enters late in 1 of 1 trials: in all_reduce 4 B eager it has the shortest time in"
+        " 93% of the samples and the others wait 50% of theirs for it."
+    )
+    assert not find([late], "skew")
+    assert "not attributable" in find([skewed], "skew")[0].text
+    assert not find([make_trial(4, 5.0, skew=0.09)], "skew")
+
+
+def test_eager_bound_by_the_host_is_set_beside_the_graph():
+    trials = [
+        make_trial(4, 39.0),
+        make_trial(4, 11.0, mode=Mode.GRAPH),
+        make_trial(2**23, 52.0),
+        make_trial(2**23, 50.0, mode=Mode.GRAPH),
+    ]
+
+    assert find(trials, "host_bound")[0].text == (
+        "Up to 4 B eager is bound by the host (all_reduce: 39.00 us a call at the smallest size);"
+        " captured in a CUDA graph the same calls take 11.00 us."
+    )
+    assert not find(trials[2:], "host_bound")
+
+
+def test_a_graph_that_is_faster_at_large_sizes_points_at_registration():
+    def pair(size):
+        name = "all_gather"
+        return [
+            make_trial(size, 291.0, name=name),
+            make_trial(size, 230.0, name=name, mode=Mode.GRAPH),
+        ]
+
+    assert find(pair(2**27), "graph_registers")[0].text == (
+        "all_gather is 27% faster in a graph at 128 MiB: capture registers the buffers."
+    )
+    assert not find(pair(2**25), "graph_registers")
+
+
+def test_a_curve_that_still_climbs_says_how_to_go_on():
+    (finding,) = find([make_trial(2**29, 2000.0), make_trial(2**30, 3300.0)], "not_at_plateau")
+
+    assert finding.next_step == "-e 8G"
+
+
+def test_hardware_events_are_counted():
+    trial = make_trial(4, 5.0, events=["GPU 1: power capped for 12 ms"])
+
+    (finding,) = find([trial], "hardware_events")
+
+    assert "GPU 1: power capped (1 x)" in finding.text
+    assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize("code", ["gloo_reduce_scatter_sends_all_reduce", "few_samples"])
+def test_notes_are_told_once_with_their_number(code):
+    (finding,) = find([make_trial(size, 5.0, notes=[code]) for size in (4, 16)], code)
+
+    assert finding.text.endswith("(2 trials).")
