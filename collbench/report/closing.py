@@ -9,7 +9,7 @@ from pathlib import Path
 from collbench.analyze.curves import Curve, curves
 from collbench.model import Finding, Trial
 from collbench.report.table import WIDTH, LimitOf
-from collbench.units import approximate_size, format_rate, format_size, format_time_us
+from collbench.units import approximate_size, format_size, format_time_us
 
 
 def closing(
@@ -48,7 +48,7 @@ def _figures(curve: Curve, limit_of: LimitOf) -> str:
         share = ""
         if limit is not None:
             share = f" ({peak.busbw_gb_per_s / limit.busbw_gb_per_s:.0%} of {limit.text})"
-        rate = format_rate(peak.busbw_gb_per_s)
+        rate = f"{peak.busbw_gb_per_s:.4g}"
         words.append(f"{rate} GB/s busbw at {format_size(peak.size_bytes)}{share}")
         half = curve.half_size_bytes()
         words.append(f", half of it from {approximate_size(half)};" if half else ";")

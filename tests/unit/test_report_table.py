@@ -122,8 +122,8 @@ def test_two_modes_stand_side_by_side_with_the_limit():
             "    skew wrong"
         ),
         (
-            "1 GiB 268435456    3268 3595 328.6   69% 40 precise    3258 3584 329.6   69% 40 precise"
-            "   3%     0"
+            "1 GiB 268435456    3268 3595 328.6   69% 40 precise    3258 3584 329.6   69%"
+            " 40 precise   3%     0"
         ),
     ]
 
