@@ -56,26 +56,38 @@ class SessionEnd:
     """Why the session stopped early, in a line."""
 
 
+_SIGNALS = {
+    signal.SIGINT: ExitCode.INTERRUPTED,
+    signal.SIGTERM: ExitCode.TERMINATED,
+    signal.SIGHUP: ExitCode.TERMINATED,
+}
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Holds signals back while a trial is stored: it is kept whole, and once."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Turns the first SIGINT, SIGTERM or SIGHUP into ``Interrupted``; the next are ignored.
 
     So that an impatient second Ctrl-C does not break the tidying up that the first began.
     """
-    names = {
-        signal.SIGINT: ExitCode.INTERRUPTED,
-        signal.SIGTERM: ExitCode.TERMINATED,
-        signal.SIGHUP: ExitCode.TERMINATED,
-    }
     fired = False
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal fired
         if not fired:
             fired = True
-            raise Interrupted(names[signal.Signals(number)])
+            raise Interrupted(_SIGNALS[signal.Signals(number)])
 
-    previous = {number: signal.signal(number, handle) for number in names}
+    previous = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield
     finally:
@@ -108,8 +120,9 @@ def run_session(
     try:
         for round_ in rounds:
             for outcome in _watched(executor, round_, observer):
-                trial = writer.append(outcome.trial, outcome.times_us, outcome.clock)
-                trials.append(trial)
+                with _undisturbed():
+                    trial = writer.append(outcome.trial, outcome.times_us, outcome.clock)
+                    trials.append(trial)
                 observer.finished(trial)
             writer.sync()
     except Interrupted as interrupt:
@@ -120,8 +133,8 @@ def run_session(
     finally:
         executor.close()
     kept = len(trials)
-    if stop in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        trials += _record_rest(rounds, trials, writer)
+    if error is not None:
+        trials += _record_rest(rounds, trials, writer, error)
     topology = executor.facts().topology
     findings = judge(run, topology, trials)
     exit_code = stop if stop is not None else exit_code_of(trials)
@@ -157,12 +170,12 @@ def _watched(executor: Executor, round_: Round, observer: Observer) -> Iterator[
 
 
 def _record_rest(
-    rounds: Sequence[Round], trials: Sequence[Trial], writer: RunWriter
+    rounds: Sequence[Round], trials: Sequence[Trial], writer: RunWriter, error: str
 ) -> list[Trial]:
-    """Records what an interruption left out, so that no row is missing."""
+    """Records what an early end left out, so that no row is missing."""
     known = {(trial.case_id, trial.repeat) for trial in trials}
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    reason = Reason(code=ReasonCode.INTERRUPTED, text="the run was interrupted before it")
+    reason = Reason(code=ReasonCode.INTERRUPTED, text=error)
     rest = [
         Trial(
             trial_id=f"{case.case_id}.{round_.repeat}",

@@ -184,6 +184,7 @@ def _late(sweep: _Sweep) -> Iterator[Finding]:
             text=f"Ranks' times differ by more than 10 % in {len(skewed)} of {len(sweep.trials)}"
             f" trials (most in {describe(top)}: {top.summary.skew:.0%}); no rank is late"
             " throughout: not attributable.",
+            next_step="--pattern isolated shows whether the skew comes from the calls before",
         )
 
 
@@ -265,7 +266,7 @@ def _hardware(sweep: _Sweep) -> Iterator[Finding]:
             text=f"The hardware's counters moved during {len({id(t) for t, _ in events})} trials:"
             f" {'; '.join(f'{kind} ({count} x)' for kind, count in kinds.most_common(_SHOWN))}.",
             evidence=[f"{describe(trial)}: {event}" for trial, event in events[:10]],
-            next_step="nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,ECC",
+            next_step="nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,ECC; ethtool -S and ibstat",
         )
 
 

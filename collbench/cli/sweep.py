@@ -27,9 +27,10 @@ from collbench.measure.plant import Plant, parse_plant
 from collbench.model import Finding, Run, Topology, Trial
 from collbench.plan.sweep import SweepPlan, plan_sweep
 from collbench.probe.environment import read_environment
-from collbench.probe.gpu import GpuWatch, survey_gpus
+from collbench.probe.gpu import survey_gpus
 from collbench.probe.host import numa_cores, read_node, usable_cores
 from collbench.probe.nic import read_nics
+from collbench.probe.watch import HardwareWatch
 from collbench.report.heading import heading, plan_line
 from collbench.report.json_output import json_document
 from collbench.report.progress import LiveProgress
@@ -170,7 +171,7 @@ def _measure(
     say: _Speaker,
 ) -> int:
     writer = RunWriter.create(root, run, topology)
-    watch = GpuWatch([gpu.index for gpu in slots.gpus])
+    watch = HardwareWatch([gpu.index for gpu in slots.gpus])
     executor: Executor
     with closed_after(watch):
         if fabric is not None:

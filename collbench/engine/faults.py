@@ -109,4 +109,7 @@ def _culprit(worker: WorkerProcess, what: str, node: str) -> Culprit:
 def _death(status: int | None) -> str:
     if status is None:
         return "cause unknown"
-    return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+    if status >= 0:
+        return f"exit status {status}"
+    names = {known.value: known.name for known in signal.Signals}  # real-time signals have none
+    return names.get(-status, f"signal {-status}")

@@ -112,7 +112,6 @@ class Zygote:
             self.close()
             raise
         assert isinstance(ready, Ready)
-        self.import_s, self.threads = ready.import_s, ready.threads
 
     def fork(
         self, rank: int, *, gpu: int | None, variables: dict[str, str], cpuset: str

@@ -66,9 +66,6 @@ class Executor(Protocol):
             NothingMeasured: the hardware promised cannot be opened.
         """
 
-    def current(self) -> tuple[Case, ...]:
-        """Returns the cases that run at this moment, one a group."""
-
     def facts(self) -> Facts:
         """Returns what is known; versions of loaded libraries only after the first group formed."""
 

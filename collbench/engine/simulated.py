@@ -73,7 +73,6 @@ class SimulatedEngine:
             noise=fabric.noise,
         )
         self._facts = Facts(topology=self.topology_of(fabric))
-        self._case: Case | None = None
 
     @staticmethod
     def topology_of(fabric: Fabric) -> Topology:
@@ -89,20 +88,14 @@ class SimulatedEngine:
         """Returns the model's topology."""
         return self._facts
 
-    def current(self) -> tuple[Case, ...]:
-        """Returns the case that runs at this moment."""
-        return () if self._case is None else (self._case,)
-
     def run(self, round_: Round) -> Iterator[Outcome]:
         """Yields one outcome a case."""
         for group in round_.groups:
             for case in group.cases:
-                self._case = case
                 start_s = time.time()
                 results = self._measure(case, round_.repeat)
                 places = self._facts.topology.ranks
                 yield merge_results(case, round_.repeat, results, start_s, [], places)
-        self._case = None
 
     def _measure(self, case: Case, repeat: int) -> list[RankResult]:
         world = FakeWorld(case.world_size)

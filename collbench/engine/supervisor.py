@@ -22,7 +22,7 @@ from collbench.engine.wire import Join
 from collbench.errors import EngineError, NothingMeasured
 from collbench.measure.plant import Plant
 from collbench.model import Case, Policy, Topology
-from collbench.probe.gpu import GpuWatch
+from collbench.probe.watch import HardwareWatch
 
 _LOOPBACK = "127.0.0.1"
 _FORMATION_TRIES = 3
@@ -57,7 +57,7 @@ class LocalEngine:
         logs: Path,
         environ: Mapping[str, str],
         plant: Plant | None,
-        watch: GpuWatch,
+        watch: HardwareWatch,
     ) -> None:
         self._slots, self._policy, self._logs = slots, policy, logs
         self._environ, self._plant, self._watch = environ, plant, watch
@@ -67,15 +67,10 @@ class LocalEngine:
         self._repeat = 0
         self._groups_formed = 0
         self._failed_formations = 0
-        self._case: Case | None = None
 
     def facts(self) -> Facts:
         """Returns what is known; library versions only after the first group formed."""
         return self._facts
-
-    def current(self) -> tuple[Case, ...]:
-        """Returns the case that runs at this moment."""
-        return () if self._case is None else (self._case,)
 
     def start(self) -> None:
         """Forms the first group, so that a heading can name the versions that are loaded.
@@ -98,13 +93,10 @@ class LocalEngine:
             self._repeat = round_.repeat
         try:
             for case in group.cases:
-                self._case = case
                 yield self._outcome(case)
         except BaseException:
             self._end_team()
             raise
-        finally:
-            self._case = None
 
     def close(self) -> None:
         """Ends every process; may be called twice."""
@@ -122,8 +114,7 @@ class LocalEngine:
             assert self._team is not None
             before = self._watch.read()
             answer = self._team.measure(case, self._policy)
-            events = self._watch.slowed()
-            events += self._watch.difference(before, self._watch.read())
+            events = self._watch.events(before)
             if not isinstance(answer, Fault):
                 places = self._facts.topology.ranks
                 return merge_results(case, self._repeat, answer, start_s, events, places)

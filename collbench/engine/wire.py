@@ -36,10 +36,6 @@ class Forked(Record, frozen=True, kw_only=True, tag=True):
 class Ready(Record, frozen=True, kw_only=True, tag=True):
     """From the zygote: imports are done."""
 
-    import_s: float
-    threads: int
-    """Threads after the imports; forking is only sound from one."""
-
 
 class Reaped(Record, frozen=True, kw_only=True, tag=True):
     """From the zygote: a worker has ended."""
@@ -102,7 +98,6 @@ class Quit(Record, frozen=True, kw_only=True, tag=True):
     """To a worker: end."""
 
 
-ToZygote = Fork
 FromZygote = Ready | Forked | Reaped
 ToWorker = Join | Measure | Quit
 FromWorker = Hosting | Joined | Done | Raised

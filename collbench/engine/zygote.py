@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -94,14 +93,15 @@ def main() -> None:
     """Entry point: the control socket is the descriptor named by the only argument."""
     die_with_parent(int(sys.argv[2]))
     control = socket.socket(fileno=int(sys.argv[1]))
-    start = time.monotonic()
     import collbench.engine.worker  # noqa: F401  imports torch
 
-    ready = Ready(
-        import_s=time.monotonic() - start,
-        threads=len(list(Path("/proc/self/task").iterdir())),
-    )
-    control.send(msgspec.json.encode(ready))
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads > 1:
+        sys.stderr.write(
+            f"zygote: {threads} threads after the imports: a fork may inherit a lock that nobody"
+            " frees; unset what starts them (OPENBLAS_NUM_THREADS, sitecustomize)\n"
+        )
+    control.send(msgspec.json.encode(Ready()))
     serve(control)
 
 

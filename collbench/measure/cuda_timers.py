@@ -16,54 +16,44 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from collbench.measure.protocols import Buffers, Control, Progress
-from collbench.model import Pattern
+from collbench.measure.calls import Calls
 from collbench.stats import FloatArray
 
 
-class _EventTimer:
-    """What the three modes share: slots in turn, events, barriers."""
+class EagerTimer:
+    """Calls as a program makes them; the base of the other two."""
 
     clock = "cuda_event"
 
-    def __init__(
-        self,
-        *,
-        buffers: Buffers,
-        slots: int,
-        pattern: Pattern,
-        control: Control,
-        progress: Progress,
-    ) -> None:
+    def __init__(self, calls: Calls) -> None:
         self.notes: list[str] = []
         self.fixed_ops: int | None = None
-        self._buffers, self._slots = buffers, slots
-        self._isolated = pattern is Pattern.ISOLATED
-        self._control, self._progress = control, progress
-        self._next_slot = self._last_slot = 0
+        self._calls = calls
         self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @property
     def checkable(self) -> tuple[int, ...]:
         """The slot called last."""
-        return (self._last_slot,)
+        return (self._calls.last_slot,)
 
-    def _calls(self, ops: int) -> None:
-        for _ in range(ops):
-            slot = self._next_slot
-            self._progress.tick()
-            self._buffers.call(slot)
-            self._last_slot = slot
-            self._next_slot = (slot + 1) % self._slots
+    def once(self) -> None:
+        """Goes once, untimed, through the measured path."""
+        self._calls.issue(1)
+        torch.cuda.synchronize()
+
+    def sample(self, count: int, ops: int) -> FloatArray:
+        """Returns ``count`` times in us a call. Synchronises."""
+        self._calls.control.barrier()
+        return self._timed(count, ops, lambda: self._calls.issue(ops))
 
     def _timed(self, count: int, ops: int, issue: Callable[[], None]) -> FloatArray:
         """Returns us a call of ``count`` windows around ``issue``, which makes ``ops`` calls."""
         pairs = self._event_pairs(count)
         for i, (start, stop) in enumerate(pairs):
-            if i and self._isolated:
+            if i and self._calls.isolated:
                 torch.cuda.synchronize()
-                self._control.barrier()
-            self._buffers.enter()
+                self._calls.control.barrier()
+            self._calls.buffers.enter()
             start.record()
             issue()
             stop.record()
@@ -82,55 +72,27 @@ class _EventTimer:
         self._events.clear()
 
 
-class EagerTimer(_EventTimer):
-    """Calls as a program makes them."""
+class GraphTimer(EagerTimer):
+    """Replays of one captured graph of as many calls as there are slots; of one if isolated."""
 
-    def once(self) -> None:
-        """Goes once, untimed, through the measured path."""
-        self._calls(1)
-        torch.cuda.synchronize()
-
-    def sample(self, count: int, ops: int) -> FloatArray:
-        """Returns ``count`` times in us a call. Synchronises."""
-        self._control.barrier()
-        return self._timed(count, ops, lambda: self._calls(ops))
-
-
-class GraphTimer(_EventTimer):
-    """Replays of one captured graph of as many calls as there are slots."""
-
-    def __init__(
-        self,
-        *,
-        buffers: Buffers,
-        slots: int,
-        pattern: Pattern,
-        control: Control,
-        progress: Progress,
-    ) -> None:
-        super().__init__(
-            buffers=buffers, slots=slots, pattern=pattern, control=control, progress=progress
-        )
-        self.fixed_ops = 1 if self._isolated else slots
+    def __init__(self, calls: Calls) -> None:
+        super().__init__(calls)
+        self.fixed_ops = 1 if calls.isolated else calls.slots
         self._graph: torch.cuda.CUDAGraph | None = torch.cuda.CUDAGraph()
         self._stream = torch.cuda.Stream()
         torch.cuda.synchronize()
         with torch.cuda.stream(self._stream):
             # Thread-local: torch's watchdog thread may query events meanwhile.
             self._graph.capture_begin(capture_error_mode="thread_local")
-            self._calls(self.fixed_ops)
+            calls.issue(self.fixed_ops)
             self._graph.capture_end()
         torch.cuda.synchronize()
 
     @property
     def checkable(self) -> tuple[int, ...]:
         """The first and the last slot of the graph."""
-        return (0,) if self._last_slot == 0 else (0, self._last_slot)
-
-    def _replay(self) -> None:
-        assert self._graph is not None
-        self._progress.tick()
-        self._graph.replay()
+        last = self._calls.last_slot
+        return (0,) if last == 0 else (0, last)
 
     def once(self) -> None:
         """Goes once, untimed, through the measured path."""
@@ -141,11 +103,16 @@ class GraphTimer(_EventTimer):
     def sample(self, count: int, ops: int) -> FloatArray:
         """Returns ``count`` times in us a call; ``ops`` must be ``fixed_ops``. Synchronises."""
         assert ops == self.fixed_ops
-        self._control.barrier()
+        self._calls.control.barrier()
         with torch.cuda.stream(self._stream):
-            if not self._isolated:
+            if not self._calls.isolated:
                 self._replay()
             return self._timed(count, ops, self._replay)
+
+    def _replay(self) -> None:
+        assert self._graph is not None
+        self._calls.progress.tick()
+        self._graph.replay()
 
     def close(self) -> None:
         """Frees the graph: a live one blocks the end of its communicator."""
@@ -155,31 +122,16 @@ class GraphTimer(_EventTimer):
         super().close()
 
 
-class QueuedTimer(_EventTimer):
+class QueuedTimer(EagerTimer):
     """Calls queued behind a spin kernel, so that the device never waits for the host."""
 
     _MOST_TRIES = 4
     _FIRST_SPIN_CYCLES = 2_000_000
     _LONGEST_SPIN_CYCLES = 400_000_000
 
-    def __init__(
-        self,
-        *,
-        buffers: Buffers,
-        slots: int,
-        pattern: Pattern,
-        control: Control,
-        progress: Progress,
-    ) -> None:
-        super().__init__(
-            buffers=buffers, slots=slots, pattern=pattern, control=control, progress=progress
-        )
+    def __init__(self, calls: Calls) -> None:
+        super().__init__(calls)
         self._spin_cycles = self._FIRST_SPIN_CYCLES
-
-    def once(self) -> None:
-        """Goes once, untimed, through the measured path."""
-        self._calls(1)
-        torch.cuda.synchronize()
 
     def sample(self, count: int, ops: int) -> FloatArray:
         """Returns ``count`` times in us a call. Synchronises.
@@ -188,7 +140,7 @@ class QueuedTimer(_EventTimer):
         """
         for _ in range(self._MOST_TRIES):
             times_us, early = self._queued(count, ops)
-            if self._control.max(np.array([float(early)]))[0] == 0:
+            if self._calls.control.max(np.array([float(early)]))[0] == 0:
                 return times_us
             self._spin_cycles = min(4 * self._spin_cycles, self._LONGEST_SPIN_CYCLES)
         if "queue_not_filled" not in self.notes:
@@ -196,27 +148,29 @@ class QueuedTimer(_EventTimer):
         return times_us
 
     def _queued(self, count: int, ops: int) -> tuple[FloatArray, bool]:
-        self._control.barrier()
-        if self._isolated:
-            chunks = [self._held(1, ops) for _ in range(count)]
-            return np.concatenate([times for times, _ in chunks]), any(e for _, e in chunks)
-        return self._held(count, ops)
+        """Returns times, and whether a spin ended before all its calls were queued."""
+        self._calls.control.barrier()
+        if not self._calls.isolated:
+            return self._held(count, ops)
+        held = []
+        for _ in range(count):
+            held.append(self._held(1, ops))
+            self._calls.control.barrier()
+        return np.concatenate([times for times, _ in held]), any(early for _, early in held)
 
     def _held(self, count: int, ops: int) -> tuple[FloatArray, bool]:
         spun = torch.cuda.Event()
         torch.cuda._sleep(self._spin_cycles)
         spun.record()
-        early = False
         issued = 0
+        early = False
 
         def issue() -> None:
             nonlocal early, issued
-            self._calls(ops)
+            self._calls.issue(ops)
             issued += 1
             if issued == count:
                 early = spun.query()
 
         times_us = self._timed(count, ops, issue)
-        if self._isolated:
-            self._control.barrier()
         return times_us, early

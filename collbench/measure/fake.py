@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collbench.collectives import COLLECTIVES
+from collbench.measure.calls import Calls
 from collbench.measure.host_timer import HostTimer
 from collbench.measure.protocols import Buffers, Control, Phase, Progress, Verified
 from collbench.measure.walk import Walk, side_counts
@@ -188,14 +189,14 @@ class FakeBackend:
 
     def timer(self, case: Case, walk: Walk, buffers: Buffers) -> HostTimer:
         """Returns the host timer on the fake clock."""
-        return HostTimer(
-            clock=self._clock,
+        calls = Calls(
             buffers=buffers,
             slots=walk.slots,
             pattern=case.pattern,
             control=self._control,
             progress=self._progress,
         )
+        return HostTimer(self._clock, calls)
 
     def now_s(self) -> float:
         """Returns the fake clock's time."""

@@ -7,8 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from collbench.measure.protocols import Buffers, Control, Progress
-from collbench.model import Pattern
+from collbench.measure.calls import Calls
 from collbench.stats import FloatArray
 
 
@@ -39,53 +38,33 @@ class HostTimer:
 
     fixed_ops: int | None = None
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        buffers: Buffers,
-        slots: int,
-        pattern: Pattern,
-        control: Control,
-        progress: Progress,
-    ) -> None:
+    def __init__(self, clock: Clock, calls: Calls) -> None:
         self.clock = clock.name
         self.notes: list[str] = []
-        self._last_slot = 0
         self._now_us = clock.now_us
-        self._buffers, self._slots = buffers, slots
-        self._isolated = pattern is Pattern.ISOLATED
-        self._control, self._progress = control, progress
-        self._next_slot = 0
+        self._calls = calls
 
     @property
     def checkable(self) -> tuple[int, ...]:
         """The slot called last."""
-        return (self._last_slot,)
+        return (self._calls.last_slot,)
 
     def once(self) -> None:
         """Goes once, untimed, through the measured path."""
-        self._calls(1)
+        self._calls.issue(1)
 
     def sample(self, count: int, ops: int) -> FloatArray:
         """Returns ``count`` times in us a call. Synchronises."""
+        calls = self._calls
         times_us = np.empty(count)
         for i in range(count):
-            if i == 0 or self._isolated:
-                self._control.barrier()
-            self._buffers.enter()
+            if i == 0 or calls.isolated:
+                calls.control.barrier()
+            calls.buffers.enter()
             start_us = self._now_us()
-            self._calls(ops)
+            calls.issue(ops)
             times_us[i] = (self._now_us() - start_us) / ops
         return times_us
-
-    def _calls(self, ops: int) -> None:
-        for _ in range(ops):
-            slot = self._next_slot
-            self._progress.tick()
-            self._buffers.call(slot)
-            self._last_slot = slot
-            self._next_slot = (slot + 1) % self._slots
 
     def close(self) -> None:
         """Holds nothing."""

@@ -31,6 +31,7 @@ _KEYS = {
     "kill": ("call",),
 }
 _COMMON_KEYS = ("rank", "collective", "size")
+_LATEST_S = 3600.0
 
 
 class PlantedError(RuntimeError):
@@ -79,7 +80,7 @@ def parse_plant(text: str) -> Plant:
         values[key] = value
     try:
         call = values.get("call", "1")
-        return Plant(
+        plant = Plant(
             kind=kind,
             rank=int(values["rank"]),
             call={"first": 1, "last": 2}.get(call) or int(call),
@@ -92,6 +93,13 @@ def parse_plant(text: str) -> Plant:
         )
     except (KeyError, ValueError) as problem:
         raise UsageError(f"--plant '{text}': {problem}; rank=R is needed, numbers whole") from None
+    if plant.rank < 0 or plant.index < 0 or plant.call < 1:
+        raise UsageError(f"--plant '{text}': rank and index count from 0, calls from 1")
+    if kind == "late" and not 0 < plant.late_s < _LATEST_S:
+        raise UsageError(
+            f"--plant '{text}': ms must be above 0 and below {_LATEST_S * 1e3:.0f}; write ms=20"
+        )
+    return plant
 
 
 class PlantedBuffers:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from collbench.collectives import COLLECTIVES
+from collbench.measure.calls import Calls
 from collbench.measure.cuda_timers import EagerTimer, GraphTimer, QueuedTimer
 from collbench.measure.host_timer import HostTimer, PerfCounter
 from collbench.measure.plant import Plant, plant_in
@@ -117,27 +118,21 @@ class TorchBackend:
 
     def timer(self, case: Case, walk: Walk, buffers: Buffers) -> Timer:
         """Returns what times this case's mode and pattern."""
-        if not self._on_gpu:
-            return HostTimer(
-                clock=PerfCounter(),
-                buffers=buffers,
-                slots=walk.slots,
-                pattern=case.pattern,
-                control=self._control,
-                progress=self._progress,
-            )
-        kinds: dict[Mode, type[EagerTimer | GraphTimer | QueuedTimer]] = {
-            Mode.EAGER: EagerTimer,
-            Mode.GRAPH: GraphTimer,
-            Mode.EAGER_DEVICE: QueuedTimer,
-        }
-        return kinds[case.mode](
+        calls = Calls(
             buffers=buffers,
             slots=walk.slots,
             pattern=case.pattern,
             control=self._control,
             progress=self._progress,
         )
+        if not self._on_gpu:
+            return HostTimer(PerfCounter(), calls)
+        kinds: dict[Mode, type[EagerTimer]] = {
+            Mode.EAGER: EagerTimer,
+            Mode.GRAPH: GraphTimer,
+            Mode.EAGER_DEVICE: QueuedTimer,
+        }
+        return kinds[case.mode](calls)
 
     def now_s(self) -> float:
         """Returns a monotonic time in seconds."""

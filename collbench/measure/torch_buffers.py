@@ -109,8 +109,22 @@ class TorchBuffers:
         self._calls[slot]()
 
     def spoil(self, slot: int, index: int) -> None:
-        """Makes one element of a slot's output wrong, in stream order."""
-        _bytes(self._sides[slot][1])[index * ITEM_BYTES[self._case.dtype]].fill_(0x55)
+        """Makes one element of a slot's output wrong, in stream order.
+
+        Writes a byte that the right answer does not have there; no copy to the host, which a
+        capture would forbid.
+        """
+        place = index * ITEM_BYTES[self._case.dtype]
+        _bytes(self._sides[slot][1])[place].fill_(self._right_byte(index) ^ 0x80)
+
+    def _right_byte(self, index: int) -> int:
+        """Returns the first byte of the known answer at ``index``; 0 where it is undefined."""
+        for segment, _ in self._expected:
+            if segment.start <= index < segment.start + segment.count:
+                value = segment.table[(index - segment.start) % segment.table.size]
+                right = torch.tensor([value], dtype=torch.float64).to(self._dtype)
+                return int(_bytes(right)[0])
+        return 0
 
     def verify(self, slot: int, when: str) -> Verified:
         """Compares a slot's output with the known answer, element by element."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collbench.analyze.curves import Curve, curves
-from collbench.model import Mode, Run, Topology, Trial
+from collbench.model import Case, Mode, Run, Topology, Trial
 from collbench.report.heading import heading
 from collbench.report.table import LimitOf
-from collbench.units import format_size
+from collbench.units import format_rate, format_size
 
 FORMATS = ("png", "svg")
 # Okabe & Ito (2008): told apart by the colour-blind; a collective keeps its colour in every plot.
@@ -26,7 +28,24 @@ _COLOURS = {
     "send_recv": "#8C564B",
 }
 _LINES = {Mode.EAGER: "-", Mode.GRAPH: "--", Mode.EAGER_DEVICE: ":"}
-_MARKERS = {Mode.EAGER: "o", Mode.GRAPH: "s", Mode.EAGER_DEVICE: "^"}
+_MARKERS = "os^DvXP*<>"
+_GREY = "#555555"
+_MOST_TICKS = 9
+_MOST_INSIDE = 8
+"""Curves whose legend still fits into the empty corner of a panel."""
+_DECADES_SHOWN = 1e5
+"""Rates below this fraction of the peak are latency in disguise: the lower panel shows them."""
+_TITLE_COLUMNS = 105
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """What tells a curve from the others, to the eye and in words."""
+
+    label: str
+    colour: str
+    line: str
+    marker: str
 
 
 def plot_run(
@@ -47,15 +66,25 @@ def plot_run(
     from matplotlib import pyplot
 
     found = curves(trials)
-    settings: Any = {"font.size": 11, "svg.fonttype": "none", "axes.spines.top": False}
+    inside = len(found) <= _MOST_INSIDE
+    settings: Any = {
+        "font.size": 12,
+        "svg.fonttype": "none",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
     with matplotlib.rc_context(settings):
         figure, (above, below) = pyplot.subplots(
-            2, 1, figsize=(9, 9.5), sharex=True, layout="constrained"
+            2, 1, figsize=(9 if inside else 12, 9.5), sharex=True, layout="constrained"
         )
-        for curve in found:
-            _draw(above, below, curve, found)
+        for curve, look in zip(found, _looks(found), strict=True):
+            _draw(above, below, curve, look)
+        _scale(above, below, found)
         _draw_limit(above, found, limit_of)
-        _dress(figure, above, below, run, topology, found)
+        _label_sizes(below, found)
+        if found:
+            _draw_legend(figure, above, inside=inside)
+        _say_what_it_is(figure, below, run, topology)
         paths = [folder / f"{run.run_id}.{suffix}" for suffix in FORMATS]
         for path in paths:
             figure.savefig(path, dpi=150)
@@ -63,8 +92,45 @@ def plot_run(
     return paths
 
 
+def _looks(found: Sequence[Curve]) -> list[_Look]:
+    """Returns each curve's look: no two are drawn alike.
+
+    The collective gives the colour and the mode the line; types, operators, roots and placements
+    of one collective differ by marker, and by colour too where there is only one collective.
+    """
+    variants: dict[str, list[tuple[object, ...]]] = {}
+    for curve in found:
+        known = variants.setdefault(curve.case.collective, [])
+        if _variant(curve.case) not in known:
+            known.append(_variant(curve.case))
+    palette = list(_COLOURS.values())
+    marks_variants = any(len(known) > 1 for known in variants.values())
+    looks = []
+    for curve in found:
+        case = curve.case
+        place = variants[case.collective].index(_variant(case))
+        mark = place if marks_variants else list(Mode).index(case.mode)
+        looks.append(
+            _Look(
+                label=_label(curve, found),
+                colour=(
+                    palette[place % len(palette)]
+                    if len(variants) == 1 and marks_variants
+                    else _COLOURS[case.collective]
+                ),
+                line=_LINES[case.mode],
+                marker=_MARKERS[mark % len(_MARKERS)],
+            )
+        )
+    return looks
+
+
+def _variant(case: Case) -> tuple[object, ...]:
+    return (case.dtype, case.redop, case.root, case.in_place)
+
+
 def _label(curve: Curve, found: Sequence[Curve]) -> str:
-    """Returns the words that tell a curve from the others, and no more."""
+    """Returns the words that tell a curve from the others, and its peak."""
     case = curve.case
     words = [case.collective]
     for name in ("dtype", "redop", "root", "mode"):
@@ -74,17 +140,19 @@ def _label(curve: Curve, found: Sequence[Curve]) -> str:
     placed = {other.case.in_place for other in found if other.case.collective == case.collective}
     if len(placed) > 1:
         words.append("in place" if case.in_place else "out of place")
-    return " ".join(words)
+    peak = curve.peak
+    rate = f", peak {format_rate(peak.busbw_gb_per_s)}" if peak and peak.busbw_gb_per_s else ""
+    return " ".join(words) + rate
 
 
-def _draw(above: Any, below: Any, curve: Curve, found: Sequence[Curve]) -> None:
+def _draw(above: Any, below: Any, curve: Curve, look: _Look) -> None:
     style = {
-        "color": _COLOURS[curve.case.collective],
-        "linestyle": _LINES[curve.case.mode],
-        "marker": _MARKERS[curve.case.mode],
-        "markersize": 4,
-        "linewidth": 1.8,
-        "label": _label(curve, found),
+        "color": look.colour,
+        "linestyle": look.line,
+        "marker": look.marker,
+        "markersize": 5,
+        "linewidth": 2,
+        "label": look.label,
     }
     rated = [point for point in curve.points if point.busbw_gb_per_s]
     above.plot([p.size_bytes for p in rated], [p.busbw_gb_per_s for p in rated], **style)
@@ -93,40 +161,22 @@ def _draw(above: Any, below: Any, curve: Curve, found: Sequence[Curve]) -> None:
         [point.time_us for point in curve.points],
         **style,
     )
-    banded = [point for point in curve.points if point.low_us and point.high_us]
-    sizes = [point.size_bytes for point in banded]
-    colour = style["color"]
-    lows, highs = [p.low_us or 0 for p in banded], [p.high_us or 0 for p in banded]
-    below.fill_between(sizes, lows, highs, color=colour, alpha=0.18, linewidth=0)
-    rates = [(p.busbw_gb_per_s or 0) * p.time_us for p in banded]
-    above.fill_between(
-        sizes,
-        [rate / high for rate, high in zip(rates, highs, strict=True)],
-        [rate / low for rate, low in zip(rates, lows, strict=True)],
-        color=colour,
-        alpha=0.18,
-        linewidth=0,
-    )
+    band = {"color": look.colour, "alpha": 0.15, "linewidth": 0}
+    for axes, points in ((below, curve.points), (above, rated)):
+        ends = [(p, p.low_us, p.high_us) for p in points if p.low_us and p.high_us]
+        sizes = [point.size_bytes for point, _, _ in ends]
+        if axes is below:
+            low, high = [low for _, low, _ in ends], [high for _, _, high in ends]
+        else:
+            # The rate of a time t is busbw x median / t: the longest time is the lowest rate.
+            moved = [(p.busbw_gb_per_s or 0.0) * p.time_us for p, _, _ in ends]
+            low = [work / high for work, (_, _, high) in zip(moved, ends, strict=True)]
+            high = [work / low for work, (_, low, _) in zip(moved, ends, strict=True)]
+        axes.fill_between(sizes, low, high, **band)
 
 
-def _draw_limit(above: Any, found: Sequence[Curve], limit_of: LimitOf) -> None:
-    limit = next((limit_of(curve.case) for curve in found), None)
-    if limit is not None:
-        above.axhline(limit.busbw_gb_per_s, color="#555555", linewidth=1, linestyle=(0, (1, 2)))
-        above.annotate(
-            f"limit {limit.busbw_gb_per_s:.0f} GB/s: {limit.text}",
-            (0.01, limit.busbw_gb_per_s),
-            xycoords=("axes fraction", "data"),
-            va="bottom",
-            fontsize=9,
-            color="#555555",
-        )
-
-
-def _dress(
-    figure: Any, above: Any, below: Any, run: Run, topology: Topology, found: Sequence[Curve]
-) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+def _scale(above: Any, below: Any, found: Sequence[Curve]) -> None:
+    from matplotlib.ticker import FuncFormatter
 
     for axes, words in ((above, "bus bandwidth, GB/s"), (below, "time of a call, us")):
         axes.set_xscale("log", base=2)
@@ -135,38 +185,74 @@ def _dress(
         axes.set_ylabel(words)
         axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.8)
         axes.set_axisbelow(True)
+    above.figure.align_ylabels([above, below])
+    rates = [p.busbw_gb_per_s for curve in found for p in curve.points if p.busbw_gb_per_s]
+    if rates and min(rates) < max(rates) / _DECADES_SHOWN:
+        above.set_ylim(bottom=max(rates) / _DECADES_SHOWN)
+
+
+def _draw_limit(above: Any, found: Sequence[Curve], limit_of: LimitOf) -> None:
+    limit = next((limit_of(curve.case) for curve in found), None)
+    if limit is None:
+        return
+    above.axhline(limit.busbw_gb_per_s, color=_GREY, linewidth=1.2, linestyle=(0, (1, 2)))
+    above.set_ylim(top=max(above.get_ylim()[1], 3 * limit.busbw_gb_per_s))
+    above.annotate(
+        f"limit {limit.busbw_gb_per_s:.0f} GB/s: {limit.text}",
+        (0.01, limit.busbw_gb_per_s),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        va="bottom",
+        fontsize=11,
+        color=_GREY,
+    )
+
+
+def _label_sizes(below: Any, found: Sequence[Curve]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
     sizes = sorted({point.size_bytes for curve in found for point in curve.points})
     if sizes:
         below.xaxis.set_major_locator(FixedLocator(_ticks(sizes)))
-        below.xaxis.set_minor_locator(NullLocator())
-        below.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(int(value))))
-        below.tick_params(axis="x", labelrotation=45)
+    below.xaxis.set_minor_locator(NullLocator())
+    below.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(round(value))))
+
+
+def _draw_legend(figure: Any, above: Any, *, inside: bool) -> None:
+    """Puts the legend into the corner under the curves, or beside the panels if it is long."""
+    where = "lower right" if inside else "outside right upper"
+    handles, labels = above.get_legend_handles_labels()
+    (above if inside else figure).legend(
+        handles,
+        labels,
+        loc=where,
+        fontsize=11,
+        title="peak in GB/s",
+        alignment="left",
+        framealpha=0.85,
+        edgecolor="none",
+    )
+
+
+def _say_what_it_is(figure: Any, below: Any, run: Run, topology: Topology) -> None:
     band = "range of the repeats" if run.repeats > 1 else "95 % interval of the median"
-    below.set_xlabel(f"message size (whole message, as nccl-tests counts it); band: {band}")
-    if found:
-        below.legend(frameon=False, fontsize=9, ncols=2 if len(found) > 4 else 1)
-    title = heading(run, topology).replace(" | ", "\n", 1)
-    figure.suptitle(title, fontsize=10, ha="left", x=0.02)
+    below.set_xlabel(f"size of the whole message, as nccl-tests counts it (band: {band})")
+    first, _, rest = heading(run, topology).partition(" | ")
+    paragraphs = [first, f"{rest} | run {run.run_id}"]
+    lines = [line for text in paragraphs for line in textwrap.wrap(text, _TITLE_COLUMNS)]
+    figure.suptitle("\n".join(lines), fontsize=11, ha="left", x=0.02)
     mark = "SIMULATED" if run.simulated else "PLANTED FAULT" if run.planted else ""
     if mark:
-        figure.text(
-            0.5,
-            0.5,
-            mark,
-            fontsize=54,
-            color="#BBBBBB",
-            alpha=0.4,
-            ha="center",
-            va="center",
-            rotation=30,
-        )
+        place = {"ha": "center", "va": "center", "rotation": 30}
+        figure.text(0.5, 0.5, mark, fontsize=54, color="#BBBBBB", alpha=0.4, **place)
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """Returns powers of 16 bytes from the smallest to the largest size: 4 B, 64 B, 1 KiB, ..."""
-    found, tick = [], 4
-    while tick <= sizes[-1]:
-        if tick >= sizes[0]:
-            found.append(tick)
-        tick *= 16
-    return found or [sizes[0], sizes[-1]]
+    """Returns at most nine sizes to label: powers of 2, 4, 16 or 256 apart, or both ends."""
+    for bits in (1, 2, 4, 8):
+        ticks = [4 << power for power in range(0, 60, bits)]
+        shown = [tick for tick in ticks if sizes[0] <= tick <= sizes[-1]]
+        if 2 <= len(shown) <= _MOST_TICKS:
+            return shown
+    return [sizes[0], sizes[-1]]

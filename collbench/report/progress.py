@@ -42,6 +42,7 @@ class LiveProgress:
         trace: TracebackType | None,
     ) -> None:
         """Takes the line away."""
+        del kind, problem, trace
         self._progress.stop()
 
     def running(self, case: Case) -> None:
