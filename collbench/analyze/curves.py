@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,6 +146,27 @@ def _point(trials: Sequence[Trial]) -> Point:
         repeats=len(summaries),
         spread=spread(medians),
     )
+
+
+def name_among(curve: Curve, found: Sequence[Curve], always: Collection[str] = ()) -> str:
+    """Returns the words that tell a curve from the others, and no more: ``all_reduce graph``.
+
+    Args:
+        curve: to name.
+        found: all curves, this one included.
+        always: of ``dtype``, ``redop``, ``root`` and ``mode`` those to say even where all agree.
+    """
+    case = curve.case
+    words = [case.collective]
+    for name in ("dtype", "redop", "root", "mode"):
+        value = getattr(case, name)
+        values = {getattr(other.case, name) for other in found} - {None}
+        if value is not None and (len(values) > 1 or name in always):
+            words.append(f"root {value}" if name == "root" else str(value))
+    placed = {other.case.in_place for other in found if other.case.collective == case.collective}
+    if len(placed) > 1:
+        words.append("in place" if case.in_place else "out of place")
+    return " ".join(words)
 
 
 def mode_pairs(found: Sequence[Curve], one: Mode, other: Mode) -> list[tuple[Curve, Curve]]:

@@ -61,28 +61,41 @@ def describe(trial: Trial) -> str:
 
 
 def _faults(sweep: _Sweep) -> Iterator[Finding]:
-    for trial in sweep.trials:
-        if trial.status not in (Status.HUNG, Status.CRASHED, Status.FAILED, Status.DATA_WRONG):
-            continue
-        reason = trial.reason.text if trial.reason else ""
-        logs = ", ".join(f"logs/rank{culprit.rank}.log" for culprit in trial.culprits)
-        evidence = [line for culprit in trial.culprits for line in culprit.evidence]
-        last_lines = [line for culprit in trial.culprits for line in culprit.log_tail[-2:]]
-        wrong = trial.status is Status.DATA_WRONG
-        yield Finding(
-            code=str(trial.status),
-            severity="bad",
-            text=f"{describe(trial)}, repeat {trial.repeat}: {trial.status}. {reason}.",
-            evidence=evidence + last_lines,
-            next_step=(
-                "do not train on this: run it again; if it stays, try NCCL_ALGO=Ring and"
-                " NCCL_PROTO=Simple"
-                if wrong
-                else f"read {logs}"
-                if logs
-                else "run it again with NCCL_DEBUG=INFO; the ranks' output is in logs/"
-            ),
-        )
+    for status in (Status.DATA_WRONG, Status.HUNG, Status.CRASHED, Status.FAILED):
+        trials = [trial for trial in sweep.trials if trial.status is status]
+        for trial in trials[:_SHOWN]:
+            yield _fault(trial)
+        more = len(trials) - _SHOWN
+        if more > 0:
+            yield Finding(
+                code=str(status),
+                severity="bad",
+                text=f"{more} more {'trial is' if more == 1 else 'trials are'} {status}: the tables"
+                " hold the reason of each.",
+            )
+
+
+def _fault(trial: Trial) -> Finding:
+    reason = trial.reason.text if trial.reason else "no reason was recorded"
+    evidence = [line for culprit in trial.culprits for line in culprit.evidence]
+    last_lines = [line for culprit in trial.culprits for line in culprit.log_tail[-2:]]
+    logs = ", ".join(f"logs/rank{culprit.rank}.log" for culprit in trial.culprits)
+    nccl = trial.case.backend == "nccl"
+    if trial.status is Status.DATA_WRONG:
+        next_step = "do not train on this; run it again"
+        next_step += "; if it stays, try NCCL_ALGO=Ring and NCCL_PROTO=Simple" if nccl else ""
+    elif logs:
+        next_step = f"read {logs}"
+    else:
+        next_step = "run it again with NCCL_DEBUG=INFO; " if nccl else ""
+        next_step += "the ranks' output is in logs/"
+    return Finding(
+        code=str(trial.status),
+        severity="bad",
+        text=f"{describe(trial)}, repeat {trial.repeat}: {trial.status}. {reason}.",
+        evidence=evidence + last_lines,
+        next_step=next_step,
+    )
 
 
 def _left_out(sweep: _Sweep) -> Iterator[Finding]:

@@ -18,12 +18,13 @@ from collbench.store import find_run, read_run, results_root
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 def plot(run: str, output: str | None, results: str | None) -> None:
     """Draw RUN: bus bandwidth and time over size, as PNG and SVG."""
+    from collbench.analyze.curves import curves
     from collbench.report.plot import plot_run
 
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
         click.echo(f"collbench: {problem}", err=True)
-    if not any(trial.summary for trial in stored.trials):
+    if not curves(stored.trials):
         raise UsageError(
             f"run '{stored.run.run_id}' has no times to draw; 'collbench show' says why"
         )

@@ -13,6 +13,7 @@ The averages of floating types may differ by ``tolerance``: NCCL multiplies by 1
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,7 +121,7 @@ def tolerance(case: Case) -> float:
     """
     if case.redop != "avg" or case.dtype not in _EPSILON:
         return 0.0
-    return float((1 + _EPSILON[case.dtype] / 2) ** (SOURCES + 1) - 1)
+    return math.expm1((SOURCES + 1) * math.log1p(_EPSILON[case.dtype] / 2))
 
 
 def _indices(case: Case, first: int, count: int) -> NDArray[np.int64]:

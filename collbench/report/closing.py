@@ -6,10 +6,12 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from collbench.analyze.curves import Curve, curves
+from collbench.analyze.curves import Curve, curves, name_among
 from collbench.model import Finding, Trial
 from collbench.report.table import WIDTH, LimitOf
 from collbench.units import approximate_size, format_size, format_time_us
+
+_EVIDENCE_LINES = 6
 
 
 def closing(
@@ -28,29 +30,41 @@ def closing(
         folder: where the run is kept.
         name: what to call it in the next commands: ``last``, or the folder.
     """
-    lines = [_figures(curve, limit_of) for curve in curves(trials)]
+    lines, found = [], curves(trials)
+    for curve in found:
+        words = name_among(curve, found, always=("dtype", "mode"))
+        lines += _wrapped(f"{words}: {_figures(curve, limit_of)}", "", "    ")
     if findings:
         lines += ["", "What stands out"]
         for finding in findings:
             text = finding.text + (f" Next: {finding.next_step}." if finding.next_step else "")
-            lines += textwrap.wrap(text, WIDTH, initial_indent="  * ", subsequent_indent="    ")
+            lines += _wrapped(text, "  * ", "    ")
             if finding.severity == "bad":
-                lines += [f"      {line}"[:WIDTH] for line in finding.evidence[-6:]]
+                for line in finding.evidence[-_EVIDENCE_LINES:]:
+                    lines += _wrapped(line, " " * 6, " " * 8)
     lines += ["", f"Kept in {folder}", f"  collbench plot {name}", f"  collbench show {name}"]
     return "\n".join(lines)
 
 
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    """Returns lines of at most ``WIDTH``; options and paths stay whole, to be copied."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
 def _figures(curve: Curve, limit_of: LimitOf) -> str:
-    case, quick, peak = curve.case, curve.quickest, curve.peak
-    words = [f"{case.collective} {case.dtype} {case.mode}:"]
-    if peak is not None and peak.busbw_gb_per_s is not None:
-        limit = limit_of(case)
-        share = ""
-        if limit is not None:
-            share = f" ({peak.busbw_gb_per_s / limit.busbw_gb_per_s:.0%} of {limit.text})"
-        rate = f"{peak.busbw_gb_per_s:.4g}"
-        words.append(f"{rate} GB/s busbw at {format_size(peak.size_bytes)}{share}")
-        half = curve.half_size_bytes()
-        words.append(f", half of it from {approximate_size(half)};" if half else ";")
-    words.append(f"{format_time_us(quick.time_us)} us at {format_size(quick.size_bytes)}.")
-    return " ".join(words).replace(" ,", ",").replace(" ;", ";")
+    quick, peak = curve.quickest, curve.peak
+    least = f"{format_time_us(quick.time_us)} us at {format_size(quick.size_bytes)}."
+    if peak is None or peak.busbw_gb_per_s is None:
+        return least
+    rate = f"{peak.busbw_gb_per_s:.4g} GB/s busbw at {format_size(peak.size_bytes)}"
+    limit, half = limit_of(curve.case), curve.half_size_bytes()
+    share = f" ({peak.busbw_gb_per_s / limit.busbw_gb_per_s:.0%} of the limit)" if limit else ""
+    from_half = f", half of it from {approximate_size(half)}" if half else ""
+    return f"{rate}{share}{from_half}; {least}"

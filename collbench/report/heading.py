@@ -33,8 +33,9 @@ def _hardware(run: Run, topology: Topology) -> str:
         kinds = sorted({link.kind for link in node.gpu_links if {link.a, link.b} <= used})
         rails = [nic for nic in node.nics if nic.kind != "ethernet"]
         network = f"{len(rails)} IB or RoCE devices" if rails else "no IB device"
-        parts[-1] += f" on 1 node ({', '.join([*kinds, network])})"
-    return "; ".join(parts)
+        if names:
+            parts[-1] += f" on 1 node ({', '.join([*kinds, network])})"
+    return "; ".join(parts) or f"{run.world_size} ranks on CPUs"
 
 
 def _software(run: Run) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collbench.analyze.curves import Curve, curves
+from collbench.analyze.curves import Curve, curves, name_among
 from collbench.model import Case, Mode, Run, Topology, Trial
 from collbench.report.heading import heading
 from collbench.report.table import LimitOf
@@ -33,8 +33,8 @@ _GREY = "#555555"
 _MOST_TICKS = 9
 _MOST_INSIDE = 8
 """Curves whose legend still fits into the empty corner of a panel."""
-_DECADES_SHOWN = 1e5
-"""Rates below this fraction of the peak are latency in disguise: the lower panel shows them."""
+_RANGE_SHOWN = 1e5
+"""How far below the peak rates are drawn; further down they only repeat the lower panel."""
 _TITLE_COLUMNS = 105
 
 
@@ -52,6 +52,8 @@ def plot_run(
     run: Run, topology: Topology, trials: Sequence[Trial], limit_of: LimitOf, folder: Path
 ) -> list[Path]:
     """Draws a run and returns the files written.
+
+    Rates below a hundred thousandth of the peak are cut off: the lower panel shows those sizes.
 
     Args:
         run: header, for the title.
@@ -81,6 +83,7 @@ def plot_run(
             _draw(above, below, curve, look)
         _scale(above, below, found)
         _draw_limit(above, found, limit_of)
+        _label_rates_and_times(above, below)
         _label_sizes(below, found)
         if found:
             _draw_legend(figure, above, inside=inside)
@@ -130,19 +133,11 @@ def _variant(case: Case) -> tuple[object, ...]:
 
 
 def _label(curve: Curve, found: Sequence[Curve]) -> str:
-    """Returns the words that tell a curve from the others, and its peak."""
-    case = curve.case
-    words = [case.collective]
-    for name in ("dtype", "redop", "root", "mode"):
-        values = {getattr(other.case, name) for other in found} - {None}
-        if len(values) > 1 and getattr(case, name) is not None:
-            words.append(f"root {case.root}" if name == "root" else str(getattr(case, name)))
-    placed = {other.case.in_place for other in found if other.case.collective == case.collective}
-    if len(placed) > 1:
-        words.append("in place" if case.in_place else "out of place")
     peak = curve.peak
-    rate = f", peak {format_rate(peak.busbw_gb_per_s)}" if peak and peak.busbw_gb_per_s else ""
-    return " ".join(words) + rate
+    words = name_among(curve, found)
+    if peak is not None and peak.busbw_gb_per_s:
+        words += f", peak {format_rate(peak.busbw_gb_per_s)} GB/s"
+    return words
 
 
 def _draw(above: Any, below: Any, curve: Curve, look: _Look) -> None:
@@ -176,19 +171,16 @@ def _draw(above: Any, below: Any, curve: Curve, look: _Look) -> None:
 
 
 def _scale(above: Any, below: Any, found: Sequence[Curve]) -> None:
-    from matplotlib.ticker import FuncFormatter
-
     for axes, words in ((above, "bus bandwidth, GB/s"), (below, "time of a call, us")):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_ylabel(words)
         axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.8)
         axes.set_axisbelow(True)
     above.figure.align_ylabels([above, below])
     rates = [p.busbw_gb_per_s for curve in found for p in curve.points if p.busbw_gb_per_s]
-    if rates and min(rates) < max(rates) / _DECADES_SHOWN:
-        above.set_ylim(bottom=max(rates) / _DECADES_SHOWN)
+    if rates and min(rates) < max(rates) / _RANGE_SHOWN:
+        above.set_ylim(bottom=max(rates) / _RANGE_SHOWN)
 
 
 def _draw_limit(above: Any, found: Sequence[Curve], limit_of: LimitOf) -> None:
@@ -207,6 +199,17 @@ def _draw_limit(above: Any, found: Sequence[Curve], limit_of: LimitOf) -> None:
         fontsize=11,
         color=_GREY,
     )
+
+
+def _label_rates_and_times(*panels: Any) -> None:
+    """Labels powers of ten without exponents, and what lies between only where it must."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    for axes in panels:
+        bottom, top = axes.get_ylim()
+        axes.yaxis.set_major_formatter(plain)
+        axes.yaxis.set_minor_formatter(plain if top < 10 * bottom else NullFormatter())
 
 
 def _label_sizes(below: Any, found: Sequence[Curve]) -> None:
@@ -228,8 +231,6 @@ def _draw_legend(figure: Any, above: Any, *, inside: bool) -> None:
         labels,
         loc=where,
         fontsize=11,
-        title="peak in GB/s",
-        alignment="left",
         framealpha=0.85,
         edgecolor="none",
     )

@@ -19,15 +19,13 @@ from collbench.stats import spread
 from collbench.units import format_rate, format_size, format_time_us
 
 WIDTH = 120
-_MODE_WORDS = {
-    Mode.EAGER: "eager",
-    Mode.GRAPH: "graph",
-    Mode.EAGER_DEVICE: "eager_device",
-}
 _MODE_MEANINGS = {
-    Mode.EAGER: "what a program feels, host launch included",
-    Mode.GRAPH: "device time, captured in a CUDA graph",
-    Mode.EAGER_DEVICE: "device time, queued behind a spin kernel",
+    (Mode.EAGER, Pattern.BACK_TO_BACK): "what a program feels, host launch included",
+    (Mode.EAGER, Pattern.ISOLATED): "what a program feels, host launch included",
+    (Mode.GRAPH, Pattern.BACK_TO_BACK): "device time, captured in a CUDA graph",
+    (Mode.GRAPH, Pattern.ISOLATED): "one call in a CUDA graph, the graph's launch included",
+    (Mode.EAGER_DEVICE, Pattern.BACK_TO_BACK): "device time, queued behind a spin kernel",
+    (Mode.EAGER_DEVICE, Pattern.ISOLATED): "device time, queued behind a spin kernel",
 }
 LimitOf = Callable[[Case], Limit | None]
 
@@ -87,7 +85,7 @@ def _table(trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Li
     table.add_column("\nsize", justify="right")
     table.add_column("\ncount", justify="right")
     for mode in modes:
-        head = f"| {_MODE_WORDS[mode]}" if len(modes) > 1 else ""
+        head = f"| {mode}" if len(modes) > 1 else ""
         table.add_column(f"{head}\ntime us", justify="right")
         table.add_column("\np95", justify="right")
         if len(modes) == 1:
@@ -139,7 +137,7 @@ def _mode_lines(
             for trial in trials
             if trial.summary and trial.case.mode is mode
         }
-        words = [f"{_MODE_WORDS[mode]}: {_MODE_MEANINGS[mode]}"]
+        words = [f"{mode}: {_MODE_MEANINGS[mode, trials[0].case.pattern]}"]
         if ops and max(ops) > 1:
             words.append(f"p95 of batches of up to {max(ops)} calls")
         lines.append("  " + "; ".join(words))

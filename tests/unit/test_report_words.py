@@ -1,4 +1,4 @@
-"""Headings, the plan line, closing lines, JSON, pictures."""
+"""Headings, the plan line, closing lines, JSON."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from collbench.analyze.limit import Limit
+from collbench.model import Finding
 from collbench.report.closing import closing
 from collbench.report.heading import heading, plan_line
 from collbench.report.json_output import json_document
-from collbench.report.plot import plot_run
+from collbench.report.table import WIDTH
 from collbench.store import read_run
 
 REFERENCE = Path(__file__).parents[2] / "results/2xh200/20261130-0635-3947"
@@ -23,6 +25,10 @@ def reference():
 
 def no_limit(_case):
     return None
+
+
+def some_limit(_case):
+    return Limit(478.116, "18 NVLinks x 26.6 GB/s")
 
 
 def test_the_heading_names_hardware_and_loaded_versions(reference):
@@ -50,6 +56,15 @@ def test_what_is_not_real_is_said_first(reference):
     assert heading(planted, reference.topology).startswith("PLANTED FAULT (late:rank=1,ms=20) | ")
 
 
+def test_a_heading_without_gpus_or_a_note_still_says_what_ran(reference):
+    bare = msgspec.structs.replace(
+        reference.topology,
+        nodes=[msgspec.structs.replace(reference.topology.nodes[0], gpus=[], gpu_links=[])],
+    )
+
+    assert heading(reference.run, bare).startswith("2 ranks on CPUs | torch")
+
+
 def test_the_plan_line_counts_the_axes(reference):
     cases = [trial.case for trial in reference.trials if trial.repeat == 0]
 
@@ -69,6 +84,49 @@ def test_the_closing_lines_hold_peak_half_and_latency(reference):
     assert lines[-3:] == [f"Kept in {REFERENCE}", "  collbench plot last", "  collbench show last"]
 
 
+def test_the_closing_lines_hold_within_the_width_and_keep_options_whole(reference):
+    long_path = "/scratch/" + "deep/" * 30
+    hung = Finding(
+        code="hung",
+        severity="bad",
+        text="word " * 40 + "end.",
+        evidence=[f"line {k} " + "x " * 80 for k in range(8)],
+        next_step=f"read {long_path}",
+    )
+
+    lines = closing(reference.trials, [hung], some_limit, REFERENCE, "last").splitlines()
+
+    assert [line for line in lines if len(line) > WIDTH] == [f"    {long_path}."]
+    assert lines[0] == (
+        "all_reduce float32 eager: 328.2 GB/s busbw at 1 GiB (69% of the limit), half of it from"
+        " 9.86 MiB; 37.24 us at 64 KiB."
+    )
+    shown = [line.split()[1] for line in lines if line.startswith("      line ")]
+    assert shown == ["2", "3", "4", "5", "6", "7"]
+
+
+def test_a_run_without_a_time_closes_with_its_place(reference):
+    assert closing([], [], no_limit, REFERENCE, "last").splitlines() == [
+        "",
+        f"Kept in {REFERENCE}",
+        "  collbench plot last",
+        "  collbench show last",
+    ]
+
+
+def test_placements_of_one_collective_are_told_apart_in_the_closing_lines(reference):
+    (trial, *_) = reference.trials
+    case = msgspec.structs.replace(trial.case, in_place=not trial.case.in_place)
+    both = [trial, msgspec.structs.replace(trial, case=case)]
+
+    lines = closing(both, [], no_limit, REFERENCE, "last").splitlines()
+
+    assert {line.partition(":")[0].rpartition(str(trial.case.mode))[2] for line in lines[:2]} == {
+        " in place",
+        " out of place",
+    }
+
+
 def test_json_has_one_shape_and_no_nan():
     stored = read_run(GOLDEN)
     data = json_document(stored.run.run_id, 4, stored.trials, stored.run.findings)
@@ -77,36 +135,3 @@ def test_json_has_one_shape_and_no_nan():
     assert list(document) == ["schema", "run_id", "exit_code", "trials", "verdicts"]
     assert len(document["trials"]) == len(stored.trials)
     assert document["trials"][0]["case"]["collective"] == stored.trials[0].case.collective
-
-
-def test_a_picture_has_its_axes_its_lines_and_its_ticks(reference, tmp_path):
-    png, svg = plot_run(reference.run, reference.topology, reference.trials, no_limit, tmp_path)
-
-    assert png.read_bytes().startswith(b"\x89PNG")
-    text = svg.read_text()
-    for words in (
-        "bus bandwidth, GB/s",
-        "time of a call, us",
-        "all_gather eager",
-        "all_gather graph",
-        ">4 MiB<",
-        "range of the repeats",
-        "2 x NVIDIA H200 on 1 node",
-    ):
-        assert words in text
-    assert "SIMULATED" not in text
-
-
-def test_a_picture_of_a_simulated_run_has_a_watermark(reference, tmp_path):
-    run = msgspec.structs.replace(reference.run, simulated=True)
-
-    _, svg = plot_run(run, reference.topology, reference.trials[:50], no_limit, tmp_path)
-
-    assert ">SIMULATED<" in svg.read_text()
-
-
-def test_a_run_with_every_status_can_be_drawn(tmp_path):
-    stored = read_run(GOLDEN)
-
-    for path in plot_run(stored.run, stored.topology, stored.trials, no_limit, tmp_path):
-        assert path.stat().st_size > 1000

@@ -1,0 +1,227 @@
+"""Pictures: their words, what is drawn and what is not; ``collbench plot``."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from collbench.analyze.limit import Limit
+from collbench.cli.plot import plot
+from collbench.collectives import COLLECTIVES
+from collbench.model import Case, Mode, Status, StopReason, Summary, Trial
+from collbench.report.plot import plot_run
+from collbench.store import read_run
+
+REFERENCE = Path(__file__).parents[2] / "results/2xh200/20261130-0635-3947"
+GOLDEN = Path(__file__).parents[1] / "data/golden/v1"
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return read_run(REFERENCE)
+
+
+@pytest.fixture
+def draw(reference, tmp_path):
+    """Draws trials under the reference run's heading; returns the SVG's text."""
+
+    def drawn(trials, limit=None, **changes):
+        run = msgspec.structs.replace(reference.run, **{"repeats": 1} | changes)
+        png, svg = plot_run(run, reference.topology, trials, lambda _case: limit, tmp_path)
+        assert png.read_bytes().startswith(b"\x89PNG")
+        return svg.read_text()
+
+    return drawn
+
+
+def make_trial(size, time_us, *, name="all_reduce", mode=Mode.EAGER, dtype="float32", rate=True):
+    case = Case(
+        collective=name,
+        backend="nccl",
+        dtype=dtype,
+        size_bytes=size,
+        requested_bytes=size,
+        count=size // 4,
+        world_size=2,
+        in_place=True,
+        mode=mode,
+    )
+    algbw = size / time_us / 1e3
+    return Trial(
+        trial_id=case.case_id,
+        case_id=case.case_id,
+        case=case,
+        repeat=0,
+        status=Status.OK,
+        stop_reason=StopReason.PRECISE,
+        summary=Summary(
+            samples=20,
+            ops_per_sample=1,
+            warmup_samples=1,
+            median_us=time_us,
+            ci95_us=(0.9 * time_us, 1.1 * time_us),
+            min_us=time_us,
+            p5_us=time_us,
+            mean_over_ranks_us=time_us,
+            algbw_gb_per_s=algbw if rate else None,
+            busbw_gb_per_s=COLLECTIVES[name].busbw(algbw, 2) if rate else None,
+        ),
+        started_at="2026-11-30T00:00:00.000+00:00",
+        duration_s=0.1,
+    )
+
+
+def lines_drawn(svg):
+    """The curves' paths: dash pattern, colour and number of points of each."""
+    found = []
+    for data, style in re.findall(r'<path d="([^"]*)" clip-path="[^"]*" style="([^"]*)"', svg):
+        colour = re.search(r"stroke: (#[0-9a-f]{6})", style)
+        if "fill: none" in style and "stroke-width: 2" in style and colour:
+            found.append((colour[1], "dasharray" in style, len(re.findall("[ML]", data))))
+    return found
+
+
+def test_a_picture_has_its_axes_its_curves_its_ticks_and_its_heading(reference, tmp_path):
+    png, svg = plot_run(
+        reference.run, reference.topology, reference.trials, lambda _case: None, tmp_path
+    )
+
+    assert png.name == "20261130-0635-3947.png"
+    assert png.read_bytes().startswith(b"\x89PNG")
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text())
+    assert [word for word in words if "GB/s" in word and "," in word] == [
+        "bus bandwidth, GB/s",
+        "all_reduce eager, peak 328.2 GB/s",
+        "all_reduce graph, peak 329.3 GB/s",
+        "all_gather eager, peak 268.6 GB/s",
+        "all_gather graph, peak 270.6 GB/s",
+        "reduce_scatter eager, peak 273.0 GB/s",
+        "reduce_scatter graph, peak 275.0 GB/s",
+    ]
+    sizes = ["4 B", "64 B", "1 KiB", "16 KiB", "256 KiB", "4 MiB", "64 MiB", "1 GiB"]
+    assert [word for word in words if re.fullmatch(r"\d+ [KMG]?i?B", word)] == sizes
+    text = " ".join(words)
+    assert "time of a call, us" in text
+    assert "(band: range of the repeats)" in text
+    assert "2 x NVIDIA H200 on 1 node (NV18, no IB device)" in text
+    assert "SIMULATED" not in text
+    assert "PLANTED" not in text
+
+
+def test_colour_tells_the_collective_and_dashes_the_mode(draw):
+    svg = draw(
+        [
+            make_trial(size, 10.0, name=name, mode=mode)
+            for name in ("all_reduce", "broadcast")
+            for mode in (Mode.EAGER, Mode.GRAPH)
+            for size in (2**20, 2**22)
+        ]
+    )
+
+    looks = [(colour, dashed) for colour, dashed, points in lines_drawn(svg) if points == 2]
+    blue, pink = "#0072b2", "#cc79a7"
+    # Four curves in each of two panels.
+    assert sorted(set(looks)) == [(blue, False), (blue, True), (pink, False), (pink, True)]
+    assert "all_reduce eager" in svg
+    assert "95 % interval of the median" in svg
+
+
+def test_types_of_one_collective_differ_in_colour(draw):
+    svg = draw(
+        [
+            make_trial(size, 10.0, dtype=dtype)
+            for dtype in ("float32", "bfloat16", "int8")
+            for size in (2**20, 2**22)
+        ]
+    )
+
+    assert {colour for colour, _, points in lines_drawn(svg) if points == 2} == {
+        "#0072b2",
+        "#d55e00",
+        "#009e73",
+    }
+    assert "all_reduce bfloat16, peak" in svg
+
+
+def test_a_size_without_a_rate_is_left_out_and_not_drawn_as_zero(draw):
+    trials = [make_trial(2**20, 10.0), make_trial(2**21, 12.0, rate=False), make_trial(2**22, 20.0)]
+
+    curves = [points for _, _, points in lines_drawn(draw(trials)) if points > 1]
+
+    assert 2 in curves  # the rates
+    assert 3 in curves  # the times
+
+
+def test_the_limit_is_drawn_where_it_is_known(draw):
+    trials = [make_trial(2**20, 10.0), make_trial(2**22, 20.0)]
+    words = "limit 478 GB/s: 18 NVLinks x 26.6 GB/s"
+
+    assert words in draw(trials, Limit(478.116, "18 NVLinks x 26.6 GB/s"))
+    assert "limit" not in draw(trials)
+
+
+@pytest.mark.parametrize(
+    ("changes", "mark"),
+    [({"simulated": True}, "SIMULATED"), ({"planted": "late:rank=1,ms=20"}, "PLANTED FAULT")],
+)
+def test_what_is_not_real_has_a_watermark(draw, changes, mark):
+    assert f">{mark}</text>" in draw([make_trial(2**20, 10.0)], **changes)
+
+
+def test_times_within_one_decade_are_labelled_without_exponents(draw):
+    svg = draw([make_trial(2**20, 42.0), make_trial(2**21, 55.0)])
+
+    assert ">50</text>" in svg
+    assert "mathdefault" not in svg
+
+
+def test_many_curves_have_their_legend_beside_the_panels(draw):
+    trials = [
+        make_trial(size, 10.0, name=name, mode=mode)
+        for name in COLLECTIVES
+        for mode in (Mode.EAGER, Mode.GRAPH)
+        for size in (2**20, 2**22)
+    ]
+
+    svg = draw(trials)
+
+    assert 'width="864pt"' in svg
+    assert svg.count(", peak ") == 18
+
+
+def test_a_run_with_every_status_can_be_drawn(tmp_path):
+    stored = read_run(GOLDEN)
+
+    for path in plot_run(stored.run, stored.topology, stored.trials, lambda _c: None, tmp_path):
+        assert path.stat().st_size > 1000
+
+
+def test_the_command_prints_the_files_it_wrote(tmp_path):
+    result = CliRunner().invoke(plot, [str(GOLDEN), "-o", str(tmp_path / "new")])
+
+    assert result.exit_code == 0, result.output
+    written = [Path(line) for line in result.stdout.splitlines()]
+    assert [path.suffix for path in written] == [".png", ".svg"]
+    assert all(path.parent == tmp_path / "new" and path.is_file() for path in written)
+
+
+def test_a_folder_that_cannot_be_made_is_a_usage_error(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    result = CliRunner().invoke(plot, [str(GOLDEN), "-o", str(tmp_path / "file" / "under")])
+
+    assert str(result.exception) == (
+        f"cannot draw into '{tmp_path}/file/under': Not a directory; give another folder with -o"
+    )
+
+
+def test_a_run_without_times_is_a_usage_error_that_says_where_to_look(tmp_path):
+    for name in ("run.json", "topology.json"):
+        (tmp_path / name).write_bytes((GOLDEN / name).read_bytes())
+    (tmp_path / "trials.jsonl").write_bytes(b"")
+
+    result = CliRunner().invoke(plot, [str(tmp_path)])
+
+    assert "has no times to draw; 'collbench show' says why" in str(result.exception)
