@@ -6,7 +6,9 @@ import os
 
 import click
 
+from collbench.analyze.findings import sweep_findings
 from collbench.cli.output import print_run
+from collbench.errors import ExitCode
 from collbench.report.json_output import json_document
 from collbench.store import find_run, read_run, results_root
 
@@ -20,13 +22,16 @@ def show(run: str, results: str | None, as_json: bool) -> None:
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
         click.echo(f"collbench: {problem}", err=True)
-    header = stored.run
+    header, findings, code = stored.run, stored.run.findings, stored.run.exit_code
+    if code is None:
+        # Findings are made when a run ends; this one did not, but what it kept can be judged.
+        findings = sweep_findings(header, stored.trials, stored.over_ranks_us)
     if as_json:
-        code = header.exit_code or 0
-        click.echo(json_document(header.run_id, code, stored.trials, header.findings))
+        shown = ExitCode.INCOMPLETE if code is None else code
+        click.echo(json_document(header.run_id, shown, stored.trials, findings))
         return
-    print_run(header, stored.topology, stored.trials, header.findings, stored.folder)
-    if header.exit_code is None:
+    print_run(header, stored.topology, stored.trials, findings, stored.folder)
+    if code is None:
         click.echo(
             f"{len(stored.trials)} of {header.planned_trials} trials: the run goes on, or"
             " ended without a chance to say so"

@@ -250,10 +250,7 @@ def _say_what_it_is(figure: Any, below: Any, run: Run, topology: Topology) -> No
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """Returns at most nine sizes to label: powers of 2, 4, 16 or 256 apart, or both ends."""
-    for bits in (1, 2, 4, 8):
-        ticks = [4 << power for power in range(0, 60, bits)]
-        shown = [tick for tick in ticks if sizes[0] <= tick <= sizes[-1]]
-        if 2 <= len(shown) <= _MOST_TICKS:
-            return shown
-    return [sizes[0], sizes[-1]]
+    """Returns powers of 16 bytes within the sizes: 16 B, 256 B, 4 KiB, 64 KiB, 1 MiB, ..."""
+    powers = [16**k for k in range(16)]
+    found = [power for power in powers if sizes[0] <= power <= sizes[-1]]
+    return found if len(found) > 1 else [sizes[0], sizes[-1]]

@@ -124,6 +124,8 @@ def _title(trials: Sequence[Trial]) -> str:
     words.append("back to back" if case.pattern is Pattern.BACK_TO_BACK else "isolated")
     factor = COLLECTIVES[case.collective].busbw_factor(case.world_size)
     head = "  ".join(words)
+    if case.world_size == 1:
+        return f"{head}  1 rank, median; it communicates with nobody: no busbw"
     return f"{head}  {case.world_size} ranks, slowest rank, median; busbw = {factor:.3g} x algbw"
 
 

@@ -126,6 +126,53 @@ def test_a_hung_case_names_the_culprit_its_evidence_and_its_log():
     assert first.next_step == "read logs/rank5.log"
 
 
+def test_a_good_trial_is_no_fault():
+    findings = sweep_findings(repeated(2), [make_trial(4, 5.0)], lambda _trial: None)
+
+    assert findings == []
+
+
+@pytest.mark.parametrize(
+    ("backend", "next_step"),
+    [
+        (
+            "nccl",
+            (
+                "do not train on this; run it again; if it stays, try NCCL_ALGO=Ring and"
+                " NCCL_PROTO=Simple"
+            ),
+        ),
+        ("gloo", "do not train on this; run it again"),
+    ],
+)
+def test_wrong_data_are_bad_and_advice_fits_the_back_end(backend, next_step):
+    trial = make_trial(4, 1.0)
+    trial = msgspec.structs.replace(
+        trial, case=msgspec.structs.replace(trial.case, backend=backend)
+    )
+    text = "rank 1, element 5, last call: expected 3.0, got 7.0"
+    wrong = faulty(trial, Status.DATA_WRONG, ReasonCode.WRONG_ELEMENT, text)
+
+    (finding,) = find([wrong], "data_wrong")
+
+    assert finding.severity == "bad"
+    assert finding.text == f"all_reduce 4 B eager, repeat 0: data_wrong. {text}."
+    assert finding.next_step == next_step
+
+
+def test_many_faults_of_a_kind_are_named_three_times_and_then_counted():
+    trials = [
+        faulty(make_trial(4 << k, 1.0), Status.CRASHED, ReasonCode.KILLED, "rank 0 was killed")
+        for k in range(8)
+    ]
+
+    texts = [finding.text for finding in find(trials, "crashed")]
+
+    assert texts[2] == "all_reduce 16 B eager, repeat 0: crashed. rank 0 was killed."
+    assert texts[3:] == ["5 more trials are crashed: the tables hold the reason of each."]
+    assert len(find(trials[:3], "crashed")) == 3
+
+
 def test_refusals_are_counted_by_reason():
     trials = [
         faulty(make_trial(size, 1.0), Status.UNSUPPORTED, ReasonCode.NO_SUCH_DTYPE, "no float8")
@@ -215,6 +262,7 @@ def test_a_curve_that_still_climbs_says_how_to_go_on():
     (finding,) = find([make_trial(2**29, 2000.0), make_trial(2**30, 3300.0)], "not_at_plateau")
 
     assert finding.next_step == "-e 8G"
+    assert not find([make_trial(2**29, 1640.0), make_trial(2**30, 3300.0)], "not_at_plateau")
 
 
 def test_hardware_events_are_counted():
@@ -224,6 +272,7 @@ def test_hardware_events_are_counted():
 
     assert "GPU 1: power capped (1 x)" in finding.text
     assert finding.severity == "warning"
+    assert not find([make_trial(4, 5.0)], "hardware_events")
 
 
 @pytest.mark.parametrize("code", ["gloo_reduce_scatter_sends_all_reduce", "few_samples"])

@@ -219,3 +219,17 @@ def test_no_table_is_wider_than_120_columns(name, modes, repeats):
     lines = lines_of(trials, lambda _case: Limit(478.0, "18 NVLinks x 26.6 GB/s"))
 
     assert max(len(line) for line in lines) <= WIDTH
+
+
+def test_one_rank_has_no_bus_bandwidth():
+    case = make_case(2**20, n=1)
+    trial = make_trial(case, 5.0)
+    assert trial.summary is not None
+    alone = msgspec.structs.replace(
+        trial, summary=msgspec.structs.replace(trial.summary, busbw_gb_per_s=None)
+    )
+
+    lines = lines_of([alone])
+
+    assert lines[0].endswith("1 rank, median; it communicates with nobody: no busbw")
+    assert lines[-1].split() == "1 MiB 262144 5.00 5.50 209.7 - 40 precise 0".split()

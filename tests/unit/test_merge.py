@@ -1,0 +1,173 @@
+"""From the ranks' results, or a fault, to one record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+import numpy as np
+import pytest
+
+from collbench.engine.faults import Fault
+from collbench.engine.merge import merge_results, trial_without_result
+from collbench.measure.loop import RankResult
+from collbench.model import (
+    Case,
+    Culprit,
+    RankPlace,
+    Reason,
+    ReasonCode,
+    Status,
+    StopReason,
+    WrongElement,
+)
+from collbench.notes import NOTES, notes_for
+
+CASE = Case(
+    collective="reduce_scatter",
+    backend="gloo",
+    dtype="float32",
+    redop="sum",
+    size_bytes=10**6,
+    requested_bytes=10**6,
+    count=125_000,
+    world_size=2,
+    in_place=False,
+)
+PLACES = [
+    RankPlace(rank=0, node="a", local_rank=0, gpu=4),
+    RankPlace(rank=1, node="b", local_rank=0, gpu=7),
+]
+START_S = 1_795_000_000.25
+MEASURED = RankResult(
+    status=Status.OK,
+    stop_reason=StopReason.FIXED,
+    times_us=np.array([50, 40, 60], "<f4").tobytes(),
+    ops_per_sample=4,
+    warmup_samples=11,
+    clock="perf_counter",
+    checked_elements=250_000,
+    notes=["few_samples"],
+)
+WRONG = Reason(code=ReasonCode.WRONG_ELEMENT, text="the output differs from the known answer")
+
+
+def second(**changes) -> RankResult:
+    times = np.array([40, 50, 30], "<f4").tobytes()
+    return msgspec.structs.replace(MEASURED, **{"times_us": times, **changes})
+
+
+def merged(*results: RankResult, case: Case = CASE):
+    return merge_results(case, 3, results, START_S, ["throttled"], PLACES)
+
+
+def test_a_measured_case_has_its_figures_and_its_samples():
+    outcome = merged(MEASURED, second())
+    trial = outcome.trial
+
+    assert (trial.status, trial.reason, trial.stop_reason) == (Status.OK, None, StopReason.FIXED)
+    assert trial.trial_id == f"{CASE.case_id}.3"
+    assert (trial.case_id, trial.repeat) == (CASE.case_id, 3)
+    # Slowest of each sample 50, 50, 60; 1 MB in 50 us; reduce_scatter over 2: x 1/2.
+    assert trial.summary.median_us == 50
+    assert trial.summary.busbw_gb_per_s == pytest.approx(10)
+    assert (trial.summary.ops_per_sample, trial.summary.warmup_samples) == (4, 11)
+    assert (trial.check.checked, trial.check.checked_elements) == (True, 500_000)
+    assert trial.check.wrong_elements == 0
+    assert trial.events == ["throttled"]
+    assert datetime.fromisoformat(trial.started_at).timestamp() == START_S
+    assert outcome.clock == "perf_counter"
+    assert outcome.times_us.tolist() == [[50, 40, 60], [40, 50, 30]]
+    assert outcome.times_us.dtype == np.float32
+
+
+def test_notes_of_the_back_end_and_of_all_ranks_stand_once():
+    trial = merged(MEASURED, second(notes=["few_samples", "queue_not_filled"])).trial
+
+    assert trial.notes == [
+        "few_samples",
+        "gloo_reduce_scatter_sends_all_reduce",
+        "queue_not_filled",
+    ]
+    assert set(trial.notes) <= NOTES.keys()
+
+
+def test_wrong_data_are_placed_and_show_no_rate():
+    wrong = WrongElement(rank=1, index=5, expected="3", got="nan", when="last")
+    trial = merged(
+        msgspec.structs.replace(MEASURED, status=Status.DATA_WRONG, reason=WRONG),
+        second(status=Status.DATA_WRONG, reason=WRONG, wrong_elements=2, first_wrong=wrong),
+    ).trial
+
+    assert trial.status is Status.DATA_WRONG
+    assert trial.reason.code is ReasonCode.WRONG_ELEMENT
+    assert trial.reason.text == "rank 1, element 5, last call: expected 3, got nan"
+    assert (trial.check.wrong_elements, trial.check.first_wrong) == (2, wrong)
+    assert (trial.summary.median_us, trial.summary.busbw_gb_per_s) == (50, None)
+    (culprit,) = trial.culprits
+    assert (culprit.rank, culprit.node, culprit.gpu) == (1, "b", 7)
+    assert culprit.what == "received a wrong element after its last call"
+
+
+def test_data_wrong_at_the_first_call_have_no_figures():
+    wrong = WrongElement(rank=0, index=0, expected="3", got="4", when="first")
+    result = RankResult(status=Status.DATA_WRONG, reason=WRONG, wrong_elements=1, first_wrong=wrong)
+    outcome = merged(result, RankResult(status=Status.DATA_WRONG, reason=WRONG))
+
+    assert (outcome.trial.summary, outcome.times_us) == (None, None)
+    assert [culprit.rank for culprit in outcome.trial.culprits] == [0]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (Status.UNSUPPORTED, ReasonCode.NO_SUCH_REDOP),
+        (Status.SKIPPED, ReasonCode.NO_MEMORY),
+    ],
+)
+def test_what_was_not_measured_keeps_its_reason(status, code):
+    reason = Reason(code=code, text="why")
+    outcome = merged(*[RankResult(status=status, reason=reason)] * 2)
+    trial = outcome.trial
+
+    assert (trial.status, trial.reason) == (status, reason)
+    assert (trial.summary, trial.check, trial.culprits, trial.stop_reason) == (None, None, [], None)
+    assert outcome.times_us is None
+
+
+def test_an_unchecked_case_says_so():
+    trial = merged(*[msgspec.structs.replace(MEASURED, checked_elements=0)] * 2).trial
+
+    assert (trial.check.checked, trial.check.checked_elements) == (False, 0)
+
+
+def test_a_fault_becomes_a_record_without_figures():
+    culprit = Culprit(rank=1, node="b", local_rank=0, pid=7, calls=3, what="dead: SIGKILL")
+    reason = Reason(code=ReasonCode.KILLED, text="rank 1 dead")
+    trial = trial_without_result(CASE, 2, Fault(Status.CRASHED, reason, (culprit,)), START_S)
+
+    assert (trial.trial_id, trial.repeat) == (f"{CASE.case_id}.2", 2)
+    assert (trial.status, trial.reason, trial.culprits) == (Status.CRASHED, reason, [culprit])
+    assert trial.notes == ["gloo_reduce_scatter_sends_all_reduce"]
+    assert (trial.summary, trial.check, trial.samples) == (None, None, None)
+    assert datetime.fromisoformat(trial.started_at).timestamp() == START_S
+
+
+@pytest.mark.parametrize(
+    ("collective", "world_size", "codes"),
+    [
+        ("all_reduce", 2, []),
+        ("all_gather", 2, ["gloo_pair_half_duplex"]),
+        ("all_gather", 4, []),
+        ("reduce_scatter", 4, ["gloo_reduce_scatter_sends_all_reduce"]),
+        ("broadcast", 4, ["gloo_broadcast_unpipelined"]),
+        ("all_to_all", 4, ["gloo_all_to_all_half_duplex"]),
+        ("send_recv", 4, ["gloo_pair_half_duplex"]),
+    ],
+)
+def test_what_gloo_really_does_is_noted_and_of_nccl_nothing(collective, world_size, codes):
+    case = msgspec.structs.replace(CASE, collective=collective, world_size=world_size)
+
+    assert notes_for(case) == codes
+    assert set(codes) <= NOTES.keys()
+    assert notes_for(msgspec.structs.replace(case, backend="nccl")) == []
