@@ -166,6 +166,8 @@ def name_among(curve: Curve, found: Sequence[Curve], always: Collection[str] = (
     placed = {other.case.in_place for other in found if other.case.collective == case.collective}
     if len(placed) > 1:
         words.append("in place" if case.in_place else "out of place")
+    if any(other.case.setting != case.setting for other in found):
+        words += [f"{name}={value}" for name, value in sorted(case.setting.items())]
     return " ".join(words)
 
 

@@ -13,6 +13,7 @@ Every rank is a thread on a fake clock. Records say ``simulated: true``.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -55,9 +56,11 @@ def read_fabric(path: Path) -> Fabric:
         raise UsageError(f"--simulate {path}: {problem}; allowed keys: {keys}") from None
     if not 1 <= fabric.ranks <= _MOST_RANKS:
         raise UsageError(f"--simulate {path}: ranks {fabric.ranks} must be 1 to {_MOST_RANKS}")
-    if fabric.bandwidth_gb_per_s <= 0 or fabric.alpha_us < 0 or fabric.noise < 0:
+    figures = (fabric.bandwidth_gb_per_s, fabric.alpha_us, fabric.noise)
+    if not all(map(math.isfinite, figures)) or figures[0] <= 0 or min(figures) < 0:
         raise UsageError(
-            f"--simulate {path}: bandwidth_gb_per_s must be above 0, alpha_us and noise not below 0"
+            f"--simulate {path}: bandwidth_gb_per_s must be above 0, alpha_us and noise not below"
+            " 0, all finite"
         )
     return fabric
 

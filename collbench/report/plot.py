@@ -98,8 +98,8 @@ def plot_run(
 def _looks(found: Sequence[Curve]) -> list[_Look]:
     """Returns each curve's look: no two are drawn alike.
 
-    The collective gives the colour and the mode the line; types, operators, roots and placements
-    of one collective differ by marker, and by colour too where there is only one collective.
+    The collective gives the colour and the mode the line; types, operators, roots, placements
+    and settings of one collective differ by marker, and by colour too where it is the only one.
     """
     variants: dict[str, list[tuple[object, ...]]] = {}
     for curve in found:
@@ -129,7 +129,7 @@ def _looks(found: Sequence[Curve]) -> list[_Look]:
 
 
 def _variant(case: Case) -> tuple[object, ...]:
-    return (case.dtype, case.redop, case.root, case.in_place)
+    return (case.dtype, case.redop, case.root, case.in_place, *sorted(case.setting.items()))
 
 
 def _label(curve: Curve, found: Sequence[Curve]) -> str:
@@ -250,7 +250,10 @@ def _say_what_it_is(figure: Any, below: Any, run: Run, topology: Topology) -> No
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """Returns powers of 16 bytes within the sizes: 16 B, 256 B, 4 KiB, 64 KiB, 1 MiB, ..."""
-    powers = [16**k for k in range(16)]
-    found = [power for power in powers if sizes[0] <= power <= sizes[-1]]
-    return found if len(found) > 1 else [sizes[0], sizes[-1]]
+    """Returns the sizes to label: powers of 2, 4 or 16 (16 B, 256 B, ..., 1 MiB), or both ends."""
+    for apart in (1, 2, 4):
+        powers = [1 << power for power in range(0, 63, apart)]
+        found = [power for power in powers if sizes[0] <= power <= sizes[-1]]
+        if 2 <= len(found) <= _MOST_TICKS:
+            return found
+    return [sizes[0], sizes[-1]]

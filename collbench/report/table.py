@@ -122,6 +122,7 @@ def _title(trials: Sequence[Trial]) -> str:
     words += [f"root {case.root}"] if case.root is not None else []
     words.append("in place" if case.in_place else "out of place")
     words.append("back to back" if case.pattern is Pattern.BACK_TO_BACK else "isolated")
+    words += [f"{name}={value}" for name, value in sorted(case.setting.items())]
     factor = COLLECTIVES[case.collective].busbw_factor(case.world_size)
     head = "  ".join(words)
     if case.world_size == 1:

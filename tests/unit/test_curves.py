@@ -2,9 +2,10 @@
 
 import math
 
+import msgspec
 import pytest
 
-from collbench.analyze.curves import curves, in_reading_order, mode_pairs
+from collbench.analyze.curves import curves, in_reading_order, mode_pairs, name_among
 from collbench.collectives import COLLECTIVES
 from collbench.model import Case, Mode, Status, StopReason, Summary, Trial
 
@@ -110,6 +111,21 @@ def test_modes_of_one_question_are_paired():
 
     ((eager, graph),) = mode_pairs(found, Mode.EAGER, Mode.GRAPH)
     assert (eager.points[0].time_us, graph.points[0].time_us) == (39.0, 11.0)
+
+
+def test_a_curve_is_named_by_what_tells_it_from_the_others():
+    trials = [make_trial(4, 39.0), make_trial(4, 11.0, mode=Mode.GRAPH)]
+    ring = msgspec.structs.replace(trials[0].case, setting={"NCCL_ALGO": "Ring"})
+    trials.append(msgspec.structs.replace(trials[0], case=ring))
+    found = curves(trials)
+
+    assert [name_among(curve, found) for curve in found] == [
+        "all_reduce eager",
+        "all_reduce eager NCCL_ALGO=Ring",
+        "all_reduce graph",
+    ]
+    assert name_among(found[0], found[:1]) == "all_reduce"
+    assert name_among(found[0], found[:1], always=("dtype",)) == "all_reduce float32"
 
 
 def test_reading_order_undoes_a_shuffle():

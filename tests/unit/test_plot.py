@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from collbench.analyze.limit import Limit
-from collbench.cli.plot import plot
+from collbench.cli.main import cli
 from collbench.collectives import COLLECTIVES
 from collbench.model import Case, Mode, Status, StopReason, Summary, Trial
 from collbench.report.plot import plot_run
@@ -100,7 +100,7 @@ def test_a_picture_has_its_axes_its_curves_its_ticks_and_its_heading(reference, 
         "reduce_scatter eager, peak 273.0 GB/s",
         "reduce_scatter graph, peak 275.0 GB/s",
     ]
-    sizes = ["4 B", "64 B", "1 KiB", "16 KiB", "256 KiB", "4 MiB", "64 MiB", "1 GiB"]
+    sizes = ["16 B", "256 B", "4 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB"]
     assert [word for word in words if re.fullmatch(r"\d+ [KMG]?i?B", word)] == sizes
     text = " ".join(words)
     assert "time of a call, us" in text
@@ -177,6 +177,20 @@ def test_times_within_one_decade_are_labelled_without_exponents(draw):
     assert "mathdefault" not in svg
 
 
+@pytest.mark.parametrize(
+    ("sizes", "ticks"),
+    [
+        ([2**20, 2**21, 2**22], ["1 MiB", "2 MiB", "4 MiB"]),
+        ([2**10, 2**24], ["1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "4 MiB"]),
+        ([1000, 1001], ["1000 B", "1001 B"]),
+    ],
+)
+def test_narrow_ranges_of_sizes_have_ticks_too(draw, sizes, ticks):
+    words = re.findall(r">(\d+ [KMG]?i?B)</text>", draw([make_trial(s, 10.0) for s in sizes]))
+
+    assert words[: len(ticks)] == ticks
+
+
 def test_many_curves_have_their_legend_beside_the_panels(draw):
     trials = [
         make_trial(size, 10.0, name=name, mode=mode)
@@ -199,7 +213,7 @@ def test_a_run_with_every_status_can_be_drawn(tmp_path):
 
 
 def test_the_command_prints_the_files_it_wrote(tmp_path):
-    result = CliRunner().invoke(plot, [str(GOLDEN), "-o", str(tmp_path / "new")])
+    result = CliRunner().invoke(cli, ["plot", str(GOLDEN), "-o", str(tmp_path / "new")])
 
     assert result.exit_code == 0, result.output
     written = [Path(line) for line in result.stdout.splitlines()]
@@ -210,7 +224,7 @@ def test_the_command_prints_the_files_it_wrote(tmp_path):
 def test_a_folder_that_cannot_be_made_is_a_usage_error(tmp_path):
     (tmp_path / "file").write_text("")
 
-    result = CliRunner().invoke(plot, [str(GOLDEN), "-o", str(tmp_path / "file" / "under")])
+    result = CliRunner().invoke(cli, ["plot", str(GOLDEN), "-o", str(tmp_path / "file" / "under")])
 
     assert str(result.exception) == (
         f"cannot draw into '{tmp_path}/file/under': Not a directory; give another folder with -o"
@@ -222,6 +236,6 @@ def test_a_run_without_times_is_a_usage_error_that_says_where_to_look(tmp_path):
         (tmp_path / name).write_bytes((GOLDEN / name).read_bytes())
     (tmp_path / "trials.jsonl").write_bytes(b"")
 
-    result = CliRunner().invoke(plot, [str(tmp_path)])
+    result = CliRunner().invoke(cli, ["plot", str(tmp_path)])
 
     assert "has no times to draw; 'collbench show' says why" in str(result.exception)

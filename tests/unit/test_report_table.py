@@ -192,6 +192,20 @@ def test_wrong_data_show_the_count_and_no_rate():
     assert row.split() == ["1", "MiB", "262144", "data_wrong", "-", "-", "-", "-", "-", "3"]
 
 
+def test_a_setting_stands_in_the_title_of_its_table():
+    case = make_case(2**20)
+    ring = msgspec.structs.replace(case, setting={"NCCL_PROTO": "LL", "NCCL_ALGO": "Ring"})
+
+    lines = lines_of([make_trial(case, 50.0), make_trial(ring, 60.0)])
+
+    assert [
+        line.partition("back to back  ")[2][:32] for line in lines if "back to back" in line
+    ] == [
+        "2 ranks, slowest rank, median; b",
+        "NCCL_ALGO=Ring  NCCL_PROTO=LL  2",
+    ]
+
+
 def test_unchecked_data_are_not_called_right():
     trial = msgspec.structs.replace(make_trial(make_case(2**20), 50.0), check=Check(checked=False))
 
@@ -232,4 +246,15 @@ def test_one_rank_has_no_bus_bandwidth():
     lines = lines_of([alone])
 
     assert lines[0].endswith("1 rank, median; it communicates with nobody: no busbw")
-    assert lines[-1].split() == "1 MiB 262144 5.00 5.50 209.7 - 40 precise 0".split()
+    assert lines[-1].split() == [
+        "1",
+        "MiB",
+        "262144",
+        "5.00",
+        "5.50",
+        "209.7",
+        "-",
+        "40",
+        "precise",
+        "0",
+    ]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from collbench.cli.show import show
+from collbench.cli.main import cli
 from collbench.store import read_run
 
 GOLDEN = Path(__file__).parents[1] / "data/golden/v1"
@@ -20,7 +20,7 @@ def copy(tmp_path):
 
 
 def shown(*arguments):
-    return CliRunner().invoke(show, [str(argument) for argument in arguments])
+    return CliRunner().invoke(cli, ["show", *map(str, arguments)])
 
 
 def test_a_run_is_shown_from_its_heading_to_where_it_is_kept():
