@@ -65,12 +65,24 @@ _SIGNALS = {
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Holds signals back while a trial is stored: it is kept whole, and once."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    """Holds signals back while a trial is stored: it is kept whole, and once.
+
+    By handlers that keep them, not by a mask: the kernel would hand a masked signal to another
+    thread (a progress line has one), and Python runs its handler in this one all the same.
+    """
+    held: list[int] = []
+
+    def hold(number: int, _frame: FrameType | None) -> None:
+        held.append(number)
+
+    previous = {number: signal.signal(number, hold) for number in _SIGNALS}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for late in held:
+            signal.raise_signal(late)
 
 
 @contextmanager

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from collbench.analyze.limit import Limit, wire_limit
+from collbench.errors import StoreError
 from collbench.model import Case, Finding, Run, Topology, Trial
 from collbench.report.closing import closing
 from collbench.report.heading import heading
 from collbench.report.table import render_tables
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Prints a text at once.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+        StoreError: the file behind the stream takes no more (disk full).
+    """
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        stream = sys.stderr if err else sys.stdout
+        # What is left in the buffer would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        name = "standard error" if err else "standard output"
+        raise StoreError(
+            f"cannot write to {name}: {problem.strerror}; what was measured is kept"
+        ) from None
 
 
 def limits_of(run: Run, topology: Topology) -> Callable[[Case], Limit | None]:
@@ -27,8 +51,8 @@ def print_run(
     folder: Path,
 ) -> None:
     """Prints heading, tables and closing."""
-    click.echo(heading(run, topology))
-    click.echo(f"run {run.run_id}, {run.started_at[:16].replace('T', ' ')} UTC\n")
+    say(heading(run, topology))
+    say(f"run {run.run_id}, {run.started_at[:16].replace('T', ' ')} UTC\n")
     print_results(run, topology, trials, findings, folder, name=str(folder))
 
 
@@ -44,5 +68,5 @@ def print_results(
     """Prints tables and closing; ``name`` is what the next commands call the run."""
     limit_of = limits_of(run, topology)
     if trials:
-        click.echo(render_tables(trials, limit_of))
-    click.echo(closing(trials, findings, limit_of, folder, name))
+        say(render_tables(trials, limit_of))
+    say(closing(trials, findings, limit_of, folder, name))

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing as closed_after
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import click
 import msgspec
 
 from collbench.analyze.findings import sweep_findings
-from collbench.cli.output import print_results
+from collbench.cli.output import print_results, say
 from collbench.cli.sweep_options import SweepRequest, build_request, sweep_options
 from collbench.engine.placement import Slots, Wanted, choose_slots, refuse_launcher
 from collbench.engine.protocol import Executor
@@ -34,7 +35,7 @@ from collbench.probe.watch import HardwareWatch
 from collbench.report.heading import heading, plan_line
 from collbench.report.json_output import json_document
 from collbench.report.progress import LiveProgress
-from collbench.session import Interrupted, SessionEnd, interruptible, run_session
+from collbench.session import Judge, SessionEnd, interruptible, run_session
 from collbench.store import (
     RunWriter,
     StoredRun,
@@ -60,7 +61,36 @@ def sweep(**given: Any) -> int:
       collbench sweep --collective all_to_all -d bfloat16 --repeats 5
       collbench sweep latency --json
     """  # noqa: D301  click's mark for "do not rewrap"
-    request = build_request(**given)
+    prepared = _prepare(build_request(**given))
+    if prepared.request.dry_run:
+        _dry_run(prepared)
+        return ExitCode.FINE
+    root = results_root(prepared.request.results, os.environ)
+    check_writable(root)
+    with interruptible():
+        end, folder = _measure(prepared, root)
+    return _report(prepared, end, folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """A sweep with everything decided and nothing started."""
+
+    request: SweepRequest
+    suite: ResolvedSuite
+    plan: SweepPlan
+    run: Run
+    slots: Slots
+    topology: Topology
+    fabric: Fabric | None
+    plant: Plant | None
+
+    def tell(self, text: str) -> None:
+        """Prints for people: on stderr where stdout is for JSON."""
+        say(text, err=self.request.as_json)
+
+
+def _prepare(request: SweepRequest) -> _Prepared:
     refuse_launcher(os.environ)
     plant = parse_plant(request.plant) if request.plant else None
     cluster = cluster_name(request.cluster, os.environ)
@@ -69,33 +99,16 @@ def sweep(**given: Any) -> int:
     suite = resolve(request.suite, gpu=bool(slots.gpus))
     seed = suite.seed or secrets.randbelow(2**31 - 1) + 1
     plan = plan_sweep(suite, backend=slots.backend, world_size=slots.world_size, seed=seed)
-    run = _header(request, suite, plan, slots, cluster, seed, simulated=fabric is not None)
-    say = _Speaker(as_json=request.as_json)
-    if request.dry_run:
-        _dry_run(say, run, topology, plan)
-        return ExitCode.FINE
-    root = results_root(request.results, os.environ)
-    check_writable(root)
-    try:
-        with interruptible():
-            return _measure(request, run, topology, plan, slots, suite, fabric, plant, root, say)
-    except Interrupted as interrupt:
-        say.error("interrupted before the first case; nothing was measured")
-        return interrupt.exit_code
-
-
-class _Speaker:
-    """Where words go: stdout for people, stderr where stdout is for JSON."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._err = as_json
-
-    def line(self, text: str) -> None:
-        click.echo(text, err=self._err)
-        sys.stdout.flush()
-
-    def error(self, text: str) -> None:
-        click.echo(f"collbench: {text}", err=True)
+    return _Prepared(
+        request=request,
+        suite=suite,
+        plan=plan,
+        run=_header(request, suite, plan, slots, cluster, seed, simulated=fabric is not None),
+        slots=slots,
+        topology=topology,
+        fabric=fabric,
+        plant=plant,
+    )
 
 
 def _place(request: SweepRequest) -> tuple[Slots, Topology]:
@@ -149,66 +162,58 @@ def _header(
     )
 
 
-def _dry_run(say: _Speaker, run: Run, topology: Topology, plan: SweepPlan) -> None:
-    say.line(heading(run, topology))
-    say.line(plan_line(plan.cases, plan.repeats, plan.estimate_s, "not started (--dry-run)"))
+def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
+    plan = prepared.plan
+    prepared.tell(heading(run, prepared.topology))
+    prepared.tell(plan_line(plan.cases, plan.repeats, plan.estimate_s, run_id))
     for text in plan.collapsed:
-        say.line(f"  {text}")
-    for case in plan.cases:
-        say.line(f"  {case.case_id}")
+        prepared.tell(f"  {text}")
 
 
-def _measure(
-    request: SweepRequest,
-    run: Run,
-    topology: Topology,
-    plan: SweepPlan,
-    slots: Slots,
-    suite: ResolvedSuite,
-    fabric: Fabric | None,
-    plant: Plant | None,
-    root: Path,
-    say: _Speaker,
-) -> int:
-    writer = RunWriter.create(root, run, topology)
-    watch = HardwareWatch([gpu.index for gpu in slots.gpus])
-    executor: Executor
-    with closed_after(watch):
-        if fabric is not None:
-            executor = SimulatedEngine(fabric, suite.policy)
-        else:
-            executor = LocalEngine(
-                slots=slots,
-                policy=suite.policy,
-                topology=topology,
-                logs=writer.logs,
-                environ=os.environ,
-                plant=plant,
-                watch=watch,
-            )
+def _dry_run(prepared: _Prepared) -> None:
+    _tell_plan(prepared, prepared.run, "not started (--dry-run)")
+    for case in prepared.plan.cases:
+        prepared.tell(f"  {case.case_id}")
+
+
+def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
+    writer = RunWriter.create(root, prepared.run, prepared.topology)
+    watch = HardwareWatch([gpu.index for gpu in prepared.slots.gpus])
+    executor = _executor(prepared, writer.logs, watch)
+    with closed_after(watch), closed_after(executor):
         try:
             executor.start()
         except BaseException:
-            executor.close()
             writer.discard()
             raise
         run = _with_versions(writer.run, executor)
-        writer.update(run, topology)
-        say.line(heading(run, topology))
-        say.line(plan_line(plan.cases, plan.repeats, plan.estimate_s, run.run_id))
-        for text in plan.collapsed:
-            say.line(f"  {text}")
-        say.line("")
-        with LiveProgress(plan.trials) as progress:
+        writer.update(run, prepared.topology)
+        _tell_plan(prepared, run, run.run_id)
+        prepared.tell("")
+        with LiveProgress(prepared.plan.trials) as progress:
             end = run_session(
                 run=run,
-                rounds=plan.rounds,
+                rounds=prepared.plan.rounds,
                 executor=executor,
                 writer=writer,
                 observer=progress,
                 judge=_judge(writer),
             )
-    return _report(request, end, topology, writer.folder, say)
+    return end, writer.folder
+
+
+def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor:
+    if prepared.fabric is not None:
+        return SimulatedEngine(prepared.fabric, prepared.suite.policy)
+    return LocalEngine(
+        slots=prepared.slots,
+        policy=prepared.suite.policy,
+        topology=prepared.topology,
+        logs=logs,
+        environ=os.environ,
+        plant=prepared.plant,
+        watch=watch,
+    )
 
 
 def _with_versions(run: Run, executor: Executor) -> Run:
@@ -222,7 +227,7 @@ def _with_versions(run: Run, executor: Executor) -> Run:
     return msgspec.structs.replace(run, environment=environment)
 
 
-def _judge(writer: RunWriter) -> Any:
+def _judge(writer: RunWriter) -> Judge:
     def judge(run: Run, topology: Topology, trials: Sequence[Trial]) -> list[Finding]:
         stored = StoredRun(
             folder=writer.folder, run=run, topology=topology, trials=tuple(trials), problems=()
@@ -232,14 +237,13 @@ def _judge(writer: RunWriter) -> Any:
     return judge
 
 
-def _report(
-    request: SweepRequest, end: SessionEnd, topology: Topology, folder: Path, say: _Speaker
-) -> int:
-    if request.as_json:
-        click.echo(json_document(end.run.run_id, end.exit_code, end.trials, end.findings))
+def _report(prepared: _Prepared, end: SessionEnd, folder: Path) -> int:
+    if prepared.request.as_json:
+        document = json_document(end.run.run_id, end.exit_code, end.trials, end.findings)
+        say(document.decode())
     else:
-        name = "last" if request.results is None else str(folder)
-        print_results(end.run, topology, end.trials, end.findings, folder, name=name)
+        name = "last" if prepared.request.results is None else str(folder)
+        print_results(end.run, prepared.topology, end.trials, end.findings, folder, name=name)
     if end.error is not None:
-        say.error(end.error)
+        say(f"collbench: {end.error}", err=True)
     return end.exit_code

@@ -113,6 +113,11 @@ class Zygote:
             raise
         assert isinstance(ready, Ready)
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
     def fork(
         self, rank: int, *, gpu: int | None, variables: dict[str, str], cpuset: str
     ) -> WorkerProcess:

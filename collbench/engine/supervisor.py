@@ -153,6 +153,9 @@ class LocalEngine:
         return None
 
     def _living_zygote(self) -> Zygote:
+        if self._zygote is not None and not self._zygote.alive:
+            self._zygote.close()
+            self._zygote = None
         if self._zygote is None:
             variables = {k: v for k, v in _QUIET.items() if k not in self._environ}
             self._zygote = Zygote(variables, self._logs, self._policy.init_deadline_s)

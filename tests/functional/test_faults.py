@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 
+import psutil
 import pytest
 
 from collbench.store import read_run
@@ -79,6 +80,17 @@ def test_a_rank_killed_from_outside_costs_one_case(collbench, wait):
     (culprit,) = collbench.stored().trials[1].culprits
     assert (culprit.rank, culprit.what) == (1, "dead: SIGKILL")
     assert "all_gather 64 KiB eager, repeat 0: crashed. rank 1" in done.stdout
+
+
+def test_a_zygote_killed_from_outside_costs_one_case(collbench, wait):
+    process = collbench.start("sweep", *THREE_CASES, "-n", "4000")
+    wait(lambda: collbench.trials_kept() == 1, "the first trial kept")
+    (zygote,) = psutil.Process(process.pid).children()
+    zygote.kill()
+    done = collbench.finish()
+
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert statuses(collbench) == ["ok", "crashed", "ok"]
 
 
 def test_a_rank_stopped_from_outside_is_hung_and_named(collbench, wait):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from collbench.cli.runs import runs
+from collbench.cli.main import cli
 
 
 def put(root: Path, cluster: str, run_id: str, *, trials: int = 0, **changes) -> None:
@@ -33,7 +33,7 @@ def put(root: Path, cluster: str, run_id: str, *, trials: int = 0, **changes) ->
 
 
 def listed(*arguments: str) -> str:
-    result = CliRunner().invoke(runs, list(arguments), catch_exceptions=False)
+    result = CliRunner().invoke(cli, ["runs", *arguments], catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 
