@@ -63,7 +63,10 @@ class Buffers(Protocol):
     """The memory of one case on one rank and the call on it."""
 
     def fill(self) -> None:
-        """Writes the known input into every slot and poison into every separate output."""
+        """Writes the known input into every slot and poison into every separate output.
+
+        Both are there for every stream when it returns; the same holds for ``poison``.
+        """
 
     def poison(self) -> None:
         """Overwrites separate outputs, so that an output that nobody writes is seen."""

@@ -86,7 +86,10 @@ class TorchBuffers:
 
     def fill(self) -> None:
         """Writes the known input into every slot and poison into every separate output."""
-        self._block.fill_(POISON_BYTE) if self._case.in_place else self.poison()
+        if self._case.in_place:
+            self._block.fill_(POISON_BYTE)
+        else:
+            self.poison()
         segment = input_segment(self._case, self._rank, side_counts(self._case)[0])
         table = self._table(segment).to(self._dtype)
         period = table.numel()
@@ -94,12 +97,19 @@ class TorchBuffers:
             whole = given.numel() // period * period
             _bytes(given[:whole]).view(-1, _bytes(table).numel()).copy_(_bytes(table))
             _bytes(given[whole:]).copy_(_bytes(table[: given.numel() - whole]))
+        self._settle()
 
     def poison(self) -> None:
-        """Overwrites separate outputs."""
+        """Overwrites separate outputs, so that an output that nobody writes is seen."""
         if not self._case.in_place:
             for _, taken in self._sides:
                 _bytes(taken).fill_(POISON_BYTE)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Waits for the device: a graph's own stream is not in order with the one that writes."""
+        if self._block.device.type == "cuda":
+            torch.cuda.synchronize()
 
     def enter(self) -> None:
         """Does nothing."""
