@@ -4,47 +4,10 @@ import math
 
 import msgspec
 import pytest
+from records import make_trial
 
 from collbench.analyze.curves import curves, in_reading_order, mode_pairs, name_among
-from collbench.collectives import COLLECTIVES
-from collbench.model import Case, Mode, Status, StopReason, Summary, Trial
-
-
-def make_trial(size, time_us, *, name="all_reduce", mode=Mode.EAGER, repeat=0, rate=True):
-    case = Case(
-        collective=name,
-        backend="nccl",
-        dtype="float32",
-        size_bytes=size,
-        requested_bytes=size,
-        count=size // 4,
-        world_size=2,
-        in_place=True,
-        mode=mode,
-    )
-    algbw = size / time_us / 1e3
-    return Trial(
-        trial_id=f"{case.case_id}.{repeat}",
-        case_id=case.case_id,
-        case=case,
-        repeat=repeat,
-        status=Status.OK,
-        stop_reason=StopReason.TIME,
-        summary=Summary(
-            samples=20,
-            ops_per_sample=1,
-            warmup_samples=1,
-            median_us=time_us,
-            ci95_us=(time_us - 1, time_us + 1),
-            min_us=time_us,
-            p5_us=time_us,
-            mean_over_ranks_us=time_us,
-            algbw_gb_per_s=algbw if rate else None,
-            busbw_gb_per_s=COLLECTIVES[name].busbw(algbw, 2) if rate else None,
-        ),
-        started_at="2026-11-30T00:00:00.000+00:00",
-        duration_s=0.1,
-    )
+from collbench.model import Mode
 
 
 def test_a_point_is_the_median_of_the_repeats_medians_and_its_rate_comes_from_that_time():

@@ -3,11 +3,10 @@
 import msgspec
 import numpy as np
 import pytest
+from records import make_trial
 
 from collbench.analyze.findings import sweep_findings
-from collbench.collectives import COLLECTIVES
 from collbench.model import (
-    Case,
     Culprit,
     Environment,
     Mode,
@@ -16,9 +15,6 @@ from collbench.model import (
     ReasonCode,
     Run,
     Status,
-    StopReason,
-    Summary,
-    Trial,
 )
 
 RUN = Run(
@@ -36,46 +32,6 @@ RUN = Run(
     environment=Environment(collbench="0.1.0", python="3.11", kernel="6", os="Linux"),
     started_at="2026-11-30T04:12:00.000+00:00",
 )
-
-
-def make_trial(size, time_us, *, name="all_reduce", mode=Mode.EAGER, repeat=0, skew=0.0, **more):
-    case = Case(
-        collective=name,
-        backend="nccl",
-        dtype="float32",
-        size_bytes=size,
-        requested_bytes=size,
-        count=size // 4,
-        world_size=2,
-        in_place=True,
-        mode=mode,
-    )
-    algbw = size / time_us / 1e3
-    return Trial(
-        trial_id=f"{case.case_id}.{repeat}",
-        case_id=case.case_id,
-        case=case,
-        repeat=repeat,
-        status=Status.OK,
-        stop_reason=StopReason.PRECISE,
-        summary=Summary(
-            samples=40,
-            ops_per_sample=1,
-            warmup_samples=1,
-            median_us=time_us,
-            min_us=time_us,
-            p5_us=time_us,
-            mean_over_ranks_us=time_us,
-            algbw_gb_per_s=algbw,
-            busbw_gb_per_s=COLLECTIVES[name].busbw(algbw, 2),
-            skew=skew,
-            late_rank=more.pop("late_rank", None),
-            late_share=more.pop("late_share", None),
-        ),
-        started_at="2026-11-30T00:00:00.000+00:00",
-        duration_s=0.1,
-        **more,
-    )
 
 
 def faulty(trial, status, code, text, culprits=()):

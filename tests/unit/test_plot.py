@@ -6,11 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from records import make_trial
 
 from collbench.analyze.limit import Limit
 from collbench.cli.main import cli
 from collbench.collectives import COLLECTIVES
-from collbench.model import Case, Mode, Status, StopReason, Summary, Trial
+from collbench.model import Mode
 from collbench.report.plot import plot_run
 from collbench.store import read_run
 
@@ -34,43 +35,6 @@ def draw(reference, tmp_path):
         return svg.read_text()
 
     return drawn
-
-
-def make_trial(size, time_us, *, name="all_reduce", mode=Mode.EAGER, dtype="float32", rate=True):
-    case = Case(
-        collective=name,
-        backend="nccl",
-        dtype=dtype,
-        size_bytes=size,
-        requested_bytes=size,
-        count=size // 4,
-        world_size=2,
-        in_place=True,
-        mode=mode,
-    )
-    algbw = size / time_us / 1e3
-    return Trial(
-        trial_id=case.case_id,
-        case_id=case.case_id,
-        case=case,
-        repeat=0,
-        status=Status.OK,
-        stop_reason=StopReason.PRECISE,
-        summary=Summary(
-            samples=20,
-            ops_per_sample=1,
-            warmup_samples=1,
-            median_us=time_us,
-            ci95_us=(0.9 * time_us, 1.1 * time_us),
-            min_us=time_us,
-            p5_us=time_us,
-            mean_over_ranks_us=time_us,
-            algbw_gb_per_s=algbw if rate else None,
-            busbw_gb_per_s=COLLECTIVES[name].busbw(algbw, 2) if rate else None,
-        ),
-        started_at="2026-11-30T00:00:00.000+00:00",
-        duration_s=0.1,
-    )
 
 
 def lines_drawn(svg):
