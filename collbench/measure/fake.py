@@ -90,10 +90,6 @@ class FakeControl:
         """Returns the element-wise largest over ranks. Synchronises."""
         return np.max(self._world.exchange(self._rank, values), axis=0)  # type: ignore[no-any-return]
 
-    def min(self, value: float) -> float:
-        """Returns the smallest over ranks. Synchronises."""
-        return float(np.min(self._world.exchange(self._rank, np.array([value]))))
-
 
 class FakeBuffers:
     """No memory; a call moves the clock."""

@@ -85,9 +85,11 @@ def measure_case(
     reason = backend.refusal(case)
     if reason is not None:
         return RankResult(status=Status.UNSUPPORTED, reason=reason)
-    walk = plan_walk(case, backend.cache_bytes())
+    # The largest cache and the least free memory of all ranks: all then walk and decide alike.
+    agreed = control.max(np.array([backend.cache_bytes(), -backend.free_bytes()], dtype=np.float64))
+    walk = plan_walk(case, int(agreed[0]))
     needed = needed_bytes(case, walk, check=policy.check)
-    free = control.min(float(backend.free_bytes()))
+    free = -float(agreed[1])
     if needed > free:
         text = f"needs {approximate_size(needed)} a rank, {approximate_size(free)} are free"
         return RankResult(

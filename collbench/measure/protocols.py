@@ -47,9 +47,6 @@ class Control(Protocol):
     def max(self, values: FloatArray) -> FloatArray:
         """Returns the element-wise largest over ranks. Synchronises."""
 
-    def min(self, value: float) -> float:
-        """Returns the smallest over ranks. Synchronises."""
-
 
 class Verified(Record, frozen=True, kw_only=True):
     """What one rank found in one slot's output."""

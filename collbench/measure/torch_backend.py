@@ -43,10 +43,6 @@ class TorchControl:
         dist.all_reduce(shared, op=dist.ReduceOp.MAX, group=self._group)
         return shared.numpy()
 
-    def min(self, value: float) -> float:
-        """Returns the smallest over ranks. Synchronises."""
-        return -float(self.max(np.array([-value]))[0])
-
 
 class TorchBackend:
     """One rank's end of a process group, with its device."""
