@@ -15,7 +15,7 @@ import pytest
 
 from collbench.store import StoredRun, read_run
 
-WAIT_S = 60
+WAIT_S = 200
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from collbench.store import read_run
 
 THREE_CASES = ("--collective", "all_reduce,all_gather,reduce_scatter", "--sizes", "64K")
-QUICK = ("--max-time", "30ms", "-T", "3s")
+QUICK = ("--max-time", "30ms", "-T", "20s")
 
 
 def statuses(collbench):
@@ -19,7 +19,8 @@ def statuses(collbench):
 
 def test_a_late_rank_lengthens_the_slowest_time_and_is_named(collbench):
     clean = collbench.run("sweep", *THREE_CASES, "-n", "30")
-    base = {t.case_id: t.summary.median_us for t in collbench.stored().trials}
+    # Fastest samples: on a busy machine a median may fall on either of Gloo's two modes, 4 ms apart.
+    base = {t.case_id: t.summary.min_us for t in collbench.stored().trials}
     late = collbench.run("sweep", *THREE_CASES, "-n", "30", "--plant", "late:rank=1,ms=20")
 
     assert (clean.returncode, late.returncode) == (0, 0)
@@ -27,8 +28,9 @@ def test_a_late_rank_lengthens_the_slowest_time_and_is_named(collbench):
     assert "Rank 1 enters late in 3 of 3 trials" in late.stdout
     second = max(collbench.folders(), key=lambda folder: (folder / "run.json").stat().st_mtime_ns)
     for trial in read_run(second).trials:
-        added_us = trial.summary.median_us - base[trial.case_id]
+        added_us = trial.summary.min_us - base[trial.case_id]
         assert added_us == pytest.approx(20_000, abs=3_000)
+        assert trial.summary.median_us > 20_000
         assert trial.summary.late_rank == 1
         assert trial.summary.skew > 0.8
 
@@ -94,7 +96,7 @@ def test_a_zygote_killed_from_outside_costs_one_case(collbench, wait):
 
 
 def test_a_rank_stopped_from_outside_is_hung_and_named(collbench, wait):
-    collbench.start("sweep", *THREE_CASES, "-n", "2000", "-T", "3s")
+    collbench.start("sweep", *THREE_CASES, "-n", "2000", "-T", "5s")
     wait(lambda: collbench.trials_kept() == 1, "the first trial kept")
     collbench.workers()[0].suspend()
     done = collbench.finish()

@@ -19,6 +19,7 @@ from collbench.measure.walk import Walk
 from collbench.model import Case, Mode, Pattern, Policy, ReasonCode, Status, StopReason
 
 MIB = 2**20
+PATIENCE_S = 20
 TWENTY_US = LinkModel(alpha_us=10, bandwidth_gb_per_s=100)
 """10 us + 1 MB / 100 GB/s: a broadcast of the case below takes 20 us."""
 
@@ -120,7 +121,11 @@ def measure(
             raise
 
     with ThreadPoolExecutor(max_workers=case.world_size) as pool:
-        return list(pool.map(one, range(case.world_size))), progress
+        ranks = [pool.submit(one, rank) for rank in range(case.world_size)]
+        try:
+            return [rank.result(timeout=PATIENCE_S) for rank in ranks], progress
+        finally:
+            world.abort()  # ranks that disagree would wait for each other for ever
 
 
 def times_of(result: RankResult) -> list[float]:
@@ -333,6 +338,38 @@ def test_what_was_checked_is_counted():
 
     # The output of 2 x 125,000 elements, at the first and at the last call.
     assert [result.checked_elements for result in results] == [500_000, 500_000]
+
+
+class RecordingBackend(FakeBackend):
+    """Keeps what is done with rank 0's buffers."""
+
+    done: list[str] = []
+
+    def open(self, case: Case, walk: Walk) -> Buffers:
+        buffers = super().open(case, walk)
+        if self._rank == 0:
+            self.done.clear()
+            for name in ("fill", "poison", "call", "verify", "close"):
+                setattr(buffers, name, self._kept(name, getattr(buffers, name)))
+        return buffers
+
+    def _kept(self, name: str, method: Callable) -> Callable:
+        def keep(*arguments):
+            self.done.append(name)
+            return method(*arguments)
+
+        return keep
+
+
+@pytest.mark.parametrize(
+    ("in_place", "after_the_samples"), [(False, ["verify"]), (True, ["fill", "call", "verify"])]
+)
+def test_outputs_are_poisoned_before_and_checked_after_the_samples(in_place, after_the_samples):
+    measure(a_case(in_place=in_place), Policy(samples=2, warmup=1), backend_class=RecordingBackend)
+
+    # A call that leaves its output alone cannot pass on the answer of the one before.
+    before = ["fill", "call", "verify", "poison"]
+    assert RecordingBackend.done == [*before, "call", "call", "call", *after_the_samples, "close"]
 
 
 @pytest.mark.parametrize("in_place", [False, True])
