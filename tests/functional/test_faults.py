@@ -19,7 +19,7 @@ def statuses(collbench):
 
 def test_a_late_rank_lengthens_the_slowest_time_and_is_named(collbench):
     clean = collbench.run("sweep", *THREE_CASES, "-n", "30")
-    # Fastest samples: on a busy machine a median may fall on either of Gloo's two modes, 4 ms apart.
+    # Fastest samples: a median may fall on either of Gloo's two modes, which are 4 ms apart.
     base = {t.case_id: t.summary.min_us for t in collbench.stored().trials}
     late = collbench.run("sweep", *THREE_CASES, "-n", "30", "--plant", "late:rank=1,ms=20")
 
