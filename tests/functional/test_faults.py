@@ -17,7 +17,7 @@ def statuses(collbench):
     return [str(trial.status) for trial in collbench.stored().trials]
 
 
-def test_a_late_rank_lengthens_the_slowest_time_and_is_named(collbench):
+def test_a_late_rank_lengthens_the_slowest_rank_s_time_by_its_lateness(collbench):
     clean = collbench.run("sweep", *THREE_CASES, "-n", "30")
     # Fastest samples: a median may fall on either of Gloo's two modes, which are 4 ms apart.
     base = {t.case_id: t.summary.min_us for t in collbench.stored().trials}
@@ -25,14 +25,22 @@ def test_a_late_rank_lengthens_the_slowest_time_and_is_named(collbench):
 
     assert (clean.returncode, late.returncode) == (0, 0)
     assert late.stdout.startswith("PLANTED FAULT (late:rank=1,ms=20) | NO GPU")
-    assert "Rank 1 enters late in 3 of 3 trials" in late.stdout
     second = max(collbench.folders(), key=lambda folder: (folder / "run.json").stat().st_mtime_ns)
     for trial in read_run(second).trials:
         added_us = trial.summary.min_us - base[trial.case_id]
         assert added_us == pytest.approx(20_000, abs=3_000)
         assert trial.summary.median_us > 20_000
+
+
+def test_a_late_rank_shows_in_the_skew_and_is_named(collbench):
+    # Late by far more than a busy machine takes a process off its core.
+    done = collbench.run("sweep", *THREE_CASES, "-n", "12", "--plant", "late:rank=1,ms=150")
+
+    assert done.returncode == 0
+    assert "Rank 1 enters late in 3 of 3 trials" in done.stdout
+    for trial in collbench.stored().trials:
         assert trial.summary.late_rank == 1
-        assert trial.summary.skew > 0.8
+        assert trial.summary.skew > 0.5
 
 
 @pytest.mark.parametrize("call", ["first", "last"])

@@ -234,6 +234,23 @@ def test_time_ends_sampling_at_most_one_sample_late():
     assert times_of(results[0]) == pytest.approx([60_000.0] * 14)
 
 
+class SlowClockBackend(FakeBackend):
+    """Its clock needs 400 ms."""
+
+    def target_sample_us(self) -> float:
+        return 400_000.0
+
+
+def test_time_counts_whole_samples_of_several_calls():
+    # 7 calls of 60 ms a sample: warm-up until 0.9 s, 10 samples until 5.1 s, 3 until 6.36 s.
+    results, _ = measure(
+        a_case(), Policy(max_time_s=6.0), LinkModel(alpha_us=59_990), SlowClockBackend
+    )
+
+    assert (results[0].stop_reason, results[0].ops_per_sample) == (StopReason.TIME, 7)
+    assert len(times_of(results[0])) == 13
+
+
 def test_a_call_longer_than_the_whole_time_is_sampled_once():
     results, _ = measure(a_case(), Policy(max_time_s=1.0), LinkModel(alpha_us=5e6))
 
@@ -286,6 +303,28 @@ def test_memory_that_just_suffices_is_enough():
     assert measure(a_case(), model=LinkModel(free_bytes=needed))[0][0].status is Status.OK
     less = measure(a_case(), model=LinkModel(free_bytes=needed - 1))[0][0]
     assert less.status is Status.SKIPPED
+
+
+class WalkingBackend(FakeBackend):
+    """Keeps each rank's walk."""
+
+    walks: dict[int, Walk] = {}
+
+    def open(self, case: Case, walk: Walk) -> Buffers:
+        self.walks[self._rank] = walk
+        return super().open(case, walk)
+
+
+def test_ranks_with_different_caches_walk_alike_over_the_largest():
+    measure(
+        a_case(),
+        Policy(samples=1),
+        lambda rank: LinkModel(cache_bytes=(8, 32)[rank] * MIB),
+        WalkingBackend,
+    )
+
+    assert WalkingBackend.walks[0] == WalkingBackend.walks[1]
+    assert WalkingBackend.walks[0].slots == 68  # 64 MiB / 1 MB, rounded up
 
 
 @pytest.mark.parametrize("mode", [Mode.GRAPH, Mode.EAGER_DEVICE])
