@@ -204,7 +204,7 @@ def _late(sweep: _Sweep) -> Iterator[Finding]:
 def _host_bound(sweep: _Sweep) -> Iterator[Finding]:
     """Small messages that are quicker in a graph: the host, not the wire, sets their time."""
     bound: list[tuple[Curve, Point, Point, int]] = []
-    for eager, graph in mode_pairs(sweep.curves, Mode.EAGER, Mode.GRAPH):
+    for eager, graph in _eager_and_graph(sweep):
         pairs = [
             (point, partner)
             for point in eager.points
@@ -231,7 +231,7 @@ def _graph_registers(sweep: _Sweep) -> Iterator[Finding]:
     """Large messages that are quicker in a graph, where the host no longer matters."""
     faster = [
         (point.time_us / partner.time_us, eager, point)
-        for eager, graph in mode_pairs(sweep.curves, Mode.EAGER, Mode.GRAPH)
+        for eager, graph in _eager_and_graph(sweep)
         for point in eager.points
         if point.size_bytes >= _LARGE_BYTES
         and (partner := graph.at(point.size_bytes)) is not None
@@ -248,6 +248,23 @@ def _graph_registers(sweep: _Sweep) -> Iterator[Finding]:
         )
 
 
+def _eager_and_graph(sweep: _Sweep) -> list[tuple[Curve, Curve]]:
+    """Pairs of curves in both modes; one rank alone has nothing to wait for, whatever the mode."""
+    pairs = mode_pairs(sweep.curves, Mode.EAGER, Mode.GRAPH)
+    return [pair for pair in pairs if pair[0].case.world_size > 1]
+
+
+def _alone(sweep: _Sweep) -> Iterator[Finding]:
+    if sweep.run.world_size == 1 and sweep.curves:
+        yield Finding(
+            code="one_rank",
+            severity="warning",
+            text="One rank communicates with nobody: these are the costs of launching and copying,"
+            " not of a network.",
+            next_step="measure with 2 ranks or more",
+        )
+
+
 def _span(times_us: Iterable[float]) -> str:
     """Returns one time, or the least and the largest of several."""
     found = sorted(times_us)
@@ -256,7 +273,7 @@ def _span(times_us: Iterable[float]) -> str:
 
 
 def _plateau(sweep: _Sweep) -> Iterator[Finding]:
-    climbing = [curve for curve in sweep.curves if curve.climbing()]
+    climbing = [curve for curve in sweep.curves if curve.case.world_size > 1 and curve.climbing()]
     if climbing:
         largest = max(curve.points[-1].requested_bytes for curve in climbing)
         names = sorted({curve.case.collective for curve in climbing})
@@ -293,6 +310,7 @@ def _notes(sweep: _Sweep) -> Iterator[Finding]:
 _DETECTORS: tuple[Callable[[_Sweep], Iterator[Finding]], ...] = (
     _faults,
     _left_out,
+    _alone,
     _hardware,
     _late,
     _repeats,

@@ -32,7 +32,7 @@ from collbench.probe.nccl import loaded_nccl
 
 _REFUSALS = re.compile(
     r"not support|unsupported|not implemented|unhandled|invalid (scalar|data|tensor|reduce)"
-    r"|no algorithm/protocol|not available|expected .*type",
+    r"|no algorithm/protocol|not available|expected .*type|ncclInvalid(Argument|Usage)",
     re.IGNORECASE,
 )
 """How torch, Gloo and NCCL word that they cannot do a call."""

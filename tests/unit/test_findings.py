@@ -236,3 +236,21 @@ def test_notes_are_told_once_with_their_number(code):
     (finding,) = find([make_trial(size, 5.0, notes=[code]) for size in (4, 16)], code)
 
     assert finding.text.endswith("(2 trials).")
+
+
+def test_one_rank_is_told_that_it_measures_no_network():
+    def alone(trial):
+        case = msgspec.structs.replace(trial.case, world_size=1)
+        return msgspec.structs.replace(trial, case=case)
+
+    trials = [
+        alone(make_trial(size, time_us, mode=mode))
+        for size in (2**27, 2**28)
+        for mode, time_us in ((Mode.EAGER, 30.0), (Mode.GRAPH, 1.0))
+    ]
+    run = msgspec.structs.replace(RUN, world_size=1)
+
+    codes = [finding.code for finding in sweep_findings(run, trials, lambda _trial: None)]
+
+    assert codes == ["one_rank", "one_repeat"]
+    assert not find([make_trial(4, 5.0)], "one_rank")
