@@ -183,13 +183,13 @@ def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
     with closed_after(watch), closed_after(executor):
         try:
             executor.start()
+            run = _with_versions(writer.run, executor)
+            writer.update(run, prepared.topology)
+            _tell_plan(prepared, run, run.run_id)
+            prepared.tell("")
         except BaseException:
-            writer.discard()
+            writer.discard()  # nothing was measured yet
             raise
-        run = _with_versions(writer.run, executor)
-        writer.update(run, prepared.topology)
-        _tell_plan(prepared, run, run.run_id)
-        prepared.tell("")
         with LiveProgress(prepared.plan.trials) as progress:
             end = run_session(
                 run=run,

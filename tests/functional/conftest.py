@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
@@ -26,12 +27,14 @@ class Collbench:
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     process: subprocess.Popen[str] | None = None
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, stdout: int | IO[str] = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
         environ = {**os.environ, "COLLBENCH_TEST_MARK": self.mark}
         environ.pop("COLLBENCH_RESULTS", None)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "collbench", *arguments, "--results", str(self.results)],
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
             env=environ,

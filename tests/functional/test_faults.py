@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import psutil
 import pytest
@@ -176,3 +177,16 @@ def test_a_full_disk_stops_the_run_and_keeps_it_readable(collbench, tmp_path):
     assert "No space left on device" in done.stderr
     assert 0 < len(stored.trials) < 15
     assert all(trial.status == "ok" for trial in stored.trials)
+
+
+def test_a_full_disk_behind_stdout_is_said_in_a_line(collbench):
+    with Path("/dev/full").open("w") as full:
+        process = collbench.start("sweep", *THREE_CASES, stdout=full)
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 3
+    assert err == (
+        "collbench: cannot write to standard output: No space left on device;"
+        " what was measured is kept\n"
+    )
+    assert collbench.folders() == []
