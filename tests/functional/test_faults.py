@@ -5,6 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -18,19 +19,30 @@ def statuses(collbench):
     return [str(trial.status) for trial in collbench.stored().trials]
 
 
+def lower_quartiles_us(stored):
+    """The slowest rank's time, per case: what a sample takes that nothing else disturbs.
+
+    On a busy machine Gloo's slow mode (4 ms more) can take the upper half of the samples, and a
+    rank that is itself taken off its core can shorten one or two.
+    """
+    return {
+        trial.case_id: np.quantile(stored.times_us(trial).max(axis=0), 0.25)
+        for trial in stored.trials
+    }
+
+
 def test_a_late_rank_lengthens_the_slowest_rank_s_time_by_its_lateness(collbench):
     clean = collbench.run("sweep", *THREE_CASES, "-n", "30")
-    # Fastest samples: a median may fall on either of Gloo's two modes, which are 4 ms apart.
-    base = {t.case_id: t.summary.min_us for t in collbench.stored().trials}
+    base = lower_quartiles_us(collbench.stored())
     late = collbench.run("sweep", *THREE_CASES, "-n", "30", "--plant", "late:rank=1,ms=20")
 
     assert (clean.returncode, late.returncode) == (0, 0)
     assert late.stdout.startswith("PLANTED FAULT (late:rank=1,ms=20) | NO GPU")
     second = max(collbench.folders(), key=lambda folder: (folder / "run.json").stat().st_mtime_ns)
-    for trial in read_run(second).trials:
-        added_us = trial.summary.min_us - base[trial.case_id]
-        assert added_us == pytest.approx(20_000, abs=3_000)
-        assert trial.summary.median_us > 20_000
+    found = lower_quartiles_us(read_run(second))
+    assert found.keys() == base.keys()
+    for case_id, time_us in found.items():
+        assert time_us - base[case_id] == pytest.approx(20_000, abs=3_000), case_id
 
 
 def test_a_late_rank_shows_in_the_skew_and_is_named(collbench):
