@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from collbench.engine.interrupts import undisturbed
 from collbench.engine.protocol import Executor, Outcome, Round
 from collbench.errors import CollbenchError, ExitCode
 from collbench.model import Case, Finding, Reason, ReasonCode, Run, Status, Topology, Trial
@@ -61,28 +62,6 @@ _SIGNALS = {
     signal.SIGTERM: ExitCode.TERMINATED,
     signal.SIGHUP: ExitCode.TERMINATED,
 }
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Holds signals back while a trial is stored: it is kept whole, and once.
-
-    By handlers that keep them, not by a mask: the kernel would hand a masked signal to another
-    thread (a progress line has one), and Python runs its handler in this one all the same.
-    """
-    held: list[int] = []
-
-    def hold(number: int, _frame: FrameType | None) -> None:
-        held.append(number)
-
-    previous = {number: signal.signal(number, hold) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-        for late in held:
-            signal.raise_signal(late)
 
 
 @contextmanager
@@ -132,7 +111,7 @@ def run_session(
     try:
         for round_ in rounds:
             for outcome in _watched(executor, round_, observer):
-                with _undisturbed():
+                with undisturbed():
                     trial = writer.append(outcome.trial, outcome.times_us, outcome.clock)
                     trials.append(trial)
                 observer.finished(trial)

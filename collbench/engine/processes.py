@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from collbench.engine.interrupts import undisturbed
 from collbench.engine.progress import SharedProgress, create_progress_file
 from collbench.engine.wire import Channel, Fork, Forked, FromWorker, FromZygote, Ready, Reaped
 from collbench.errors import NothingMeasured
@@ -90,23 +91,20 @@ class Zygote:
         self._decoder = msgspec.json.Decoder(FromZygote)
         self.exit_statuses: dict[int, int] = {}
         """Of workers that have ended, by pid; negative is a signal."""
-        with theirs, (logs / "zygote.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    __package__ + ".zygote",
-                    str(theirs.fileno()),
-                    str(os.getpid()),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **variables},
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+        self._process: subprocess.Popen[bytes] | None = None
+        module = __package__ + ".zygote"
         try:
+            # Interrupted half-way through, a process would be there that nobody knows of.
+            with undisturbed(), theirs, (logs / "zygote.log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, **variables},
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
             ready, _ = self._receive()
         except BaseException:
             self.close()
@@ -116,7 +114,7 @@ class Zygote:
     @property
     def alive(self) -> bool:
         """Whether the process has not ended."""
-        return self._process.poll() is None
+        return self._process is not None and self._process.poll() is None
 
     def fork(
         self, rank: int, *, gpu: int | None, variables: dict[str, str], cpuset: str
@@ -188,6 +186,8 @@ class Zygote:
     def close(self) -> None:
         """Ends the zygote; workers that still live end with it (PDEATHSIG)."""
         self._control.close()
+        if self._process is None:
+            return
         try:
             self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,32 @@
+"""Signals that ask a command to end, held back where half a step would do harm."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Holds signals back while something must be done whole: a trial stored, a process started.
+
+    By handlers that keep them, not by a mask: the kernel would hand a masked signal to another
+    thread (a progress line has one), and Python runs its handler in this one all the same.
+    """
+    held: list[int] = []
+
+    def hold(number: int, _frame: FrameType | None) -> None:
+        held.append(number)
+
+    previous = {number: signal.signal(number, hold) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for late in held:
+            signal.raise_signal(late)
