@@ -152,6 +152,10 @@ class Case(Record, frozen=True, kw_only=True):
         words += [format_size(self.size_bytes).replace(" ", ""), str(self.mode)]
         return "/".join(words) + f"#{digest}"
 
+    def trial_id(self, repeat: int) -> str:
+        """Returns the name of this case's trial in a repeat."""
+        return f"{self.case_id}.{repeat}"
+
 
 class Policy(Record, frozen=True, kw_only=True):
     """How every case of a run is measured."""

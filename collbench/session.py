@@ -7,20 +7,21 @@ readable and says how it ended.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import FrameType
 from typing import Protocol
 
 import msgspec
 
-from collbench.engine.interrupts import undisturbed
+from collbench.engine.interrupts import handling, undisturbed
 from collbench.engine.protocol import Executor, Outcome, Round
 from collbench.errors import CollbenchError, ExitCode
 from collbench.model import Case, Finding, Reason, ReasonCode, Run, Status, Topology, Trial
 from collbench.store import RunWriter
+from collbench.units import utc_text
 
 Judge = Callable[[Run, Topology, Sequence[Trial]], list[Finding]]
 
@@ -57,7 +58,7 @@ class SessionEnd:
     """Why the session stopped early, in a line."""
 
 
-_SIGNALS = {
+_EXIT_CODES = {
     signal.SIGINT: ExitCode.INTERRUPTED,
     signal.SIGTERM: ExitCode.TERMINATED,
     signal.SIGHUP: ExitCode.TERMINATED,
@@ -76,14 +77,10 @@ def interruptible() -> Iterator[None]:
         nonlocal fired
         if not fired:
             fired = True
-            raise Interrupted(_SIGNALS[signal.Signals(number)])
+            raise Interrupted(_EXIT_CODES[signal.Signals(number)])
 
-    previous = {number: signal.signal(number, handle) for number in _SIGNALS}
-    try:
+    with handling(handle):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def run_session(
@@ -131,7 +128,7 @@ def run_session(
     exit_code = stop if stop is not None else exit_code_of(trials)
     run = msgspec.structs.replace(
         run,
-        ended_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        ended_at=utc_text(time.time()),
         exit_code=int(exit_code),
         findings=findings,
     )
@@ -165,11 +162,11 @@ def _record_rest(
 ) -> list[Trial]:
     """Records what an early end left out, so that no row is missing."""
     known = {(trial.case_id, trial.repeat) for trial in trials}
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    now = utc_text(time.time())
     reason = Reason(code=ReasonCode.INTERRUPTED, text=error)
     rest = [
         Trial(
-            trial_id=f"{case.case_id}.{round_.repeat}",
+            trial_id=case.trial_id(round_.repeat),
             case_id=case.case_id,
             case=case,
             repeat=round_.repeat,

@@ -7,6 +7,7 @@ Sizes are binary and in bytes (``64K`` is 65536, as nccl-tests spells it); rates
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from collbench.errors import UsageError
 
@@ -116,6 +117,11 @@ def format_duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest_s:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def utc_text(unix_s: float) -> str:
+    """Returns a moment as records write it: ISO 8601, UTC, milliseconds."""
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds")
 
 
 def gb_per_s(size_bytes: int, time_us: float) -> float:

@@ -6,10 +6,10 @@ import os
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import closing as closed_after
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from collbench.store import (
     results_root,
 )
 from collbench.suite import AUTO, ResolvedSuite, resolve, suite_as_dict
+from collbench.units import utc_text
 
 
 @click.command(context_settings={"max_content_width": 120})
@@ -158,7 +159,7 @@ def _header(
         note=slots.note,
         simulated=simulated,
         planted=request.plant,
-        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        started_at=utc_text(time.time()),
     )
 
 

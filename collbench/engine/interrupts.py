@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+Handler = Callable[[int, FrameType | None], None]
+
+
+@contextmanager
+def handling(handler: Handler) -> Iterator[None]:
+    """Hands the signals to a handler, and back to those before at the end."""
+    previous = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 @contextmanager
@@ -22,11 +36,9 @@ def undisturbed() -> Iterator[None]:
     def hold(number: int, _frame: FrameType | None) -> None:
         held.append(number)
 
-    previous = {number: signal.signal(number, hold) for number in SIGNALS}
     try:
-        yield
+        with handling(hold):
+            yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         for late in held:
             signal.raise_signal(late)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from collbench.model import (
     WrongElement,
 )
 from collbench.notes import notes_for
+from collbench.units import utc_text
 
 
 def merge_results(
@@ -67,7 +67,7 @@ def merge_results(
         reason = Reason(code=reason.code, text=text)
         culprits = [_wrong_rank(wrong, places)]
     trial = Trial(
-        trial_id=_trial_id(case, repeat),
+        trial_id=case.trial_id(repeat),
         case_id=case.case_id,
         case=case,
         repeat=repeat,
@@ -79,7 +79,7 @@ def merge_results(
         summary=summary,
         notes=sorted({*notes_for(case), *(note for r in results for note in r.notes)}),
         events=events,
-        started_at=_utc(start_s),
+        started_at=utc_text(start_s),
         duration_s=time.time() - start_s,
     )
     return Outcome(trial=trial, times_us=times if measured else None, clock=first.clock)
@@ -88,7 +88,7 @@ def merge_results(
 def trial_without_result(case: Case, repeat: int, fault: Fault, start_s: float) -> Trial:
     """Returns the record of a case that did not come to its end."""
     return Trial(
-        trial_id=_trial_id(case, repeat),
+        trial_id=case.trial_id(repeat),
         case_id=case.case_id,
         case=case,
         repeat=repeat,
@@ -96,7 +96,7 @@ def trial_without_result(case: Case, repeat: int, fault: Fault, start_s: float) 
         reason=fault.reason,
         culprits=list(fault.culprits),
         notes=notes_for(case),
-        started_at=_utc(start_s),
+        started_at=utc_text(start_s),
         duration_s=time.time() - start_s,
     )
 
@@ -122,11 +122,3 @@ def _wrong_rank(wrong: WrongElement, places: Sequence[RankPlace]) -> Culprit:
         calls=0,
         what=f"received a wrong element after its {wrong.when} call",
     )
-
-
-def _trial_id(case: Case, repeat: int) -> str:
-    return f"{case.case_id}.{repeat}"
-
-
-def _utc(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
