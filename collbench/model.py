@@ -9,6 +9,7 @@ and a golden file.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -54,6 +55,17 @@ class ReasonCode(StrEnum):
     NEEDS_TWO_RANKS = "needs_two_ranks"
     REFUSED = "refused"
     """The library itself refused the call; its words are in the text."""
+    ILLEGAL = "illegal"
+    """NCCL has no such algorithm or protocol there; decided by the table, not run."""
+    NEEDS_NEWER_NCCL = "needs_newer_nccl"
+    # path_not_used
+    NO_NETWORK_USED = "no_network_used"
+    """All data stayed inside a node, whatever the network was set to."""
+    NO_RDMA_DEVICE = "no_rdma_device"
+    """IB was asked for; there is none, and the data went over sockets."""
+    OTHER_NETWORK = "other_network"
+    OTHER_ALGORITHM = "other_algorithm"
+    OTHER_PROTOCOL = "other_protocol"
     # skipped
     INTERRUPTED = "interrupted"
     NO_MEMORY = "no_memory"
@@ -138,13 +150,21 @@ class Case(Record, frozen=True, kw_only=True):
     mode: Mode = Mode.EAGER
     pattern: Pattern = Pattern.BACK_TO_BACK
     setting: dict[str, str] = {}
-    """The swept variables, for instance ``NCCL_ALGO``."""
+    """The swept variables, for instance ``NCCL_ALGO``; see ``collbench.nccl.settings``."""
+    via: str = "torch"
+    """Through what the library was called: ``torch``, or ``native``."""
+    emulated: bool = False
+    """Its nodes are fake hosts on one machine: exercises code, says nothing of a network."""
 
     @property
     def case_id(self) -> str:
         """A readable, unique name: ``all_reduce/float32/sum/1MiB/graph#9f3c1a20``."""
         identity = msgspec.structs.asdict(self)
         del identity["requested_bytes"]
+        # Fields that came later count where they say something: older runs' names hold.
+        for name, absent in _LATER_FIELDS.items():
+            if identity[name] == absent:
+                del identity[name]
         digest = hashlib.blake2b(
             msgspec.json.encode(identity, order="deterministic"), digest_size=4
         ).hexdigest()
@@ -155,6 +175,9 @@ class Case(Record, frozen=True, kw_only=True):
     def trial_id(self, repeat: int) -> str:
         """Returns the name of this case's trial in a repeat."""
         return f"{self.case_id}.{repeat}"
+
+
+_LATER_FIELDS: dict[str, object] = {"via": "torch", "emulated": False}
 
 
 class Policy(Record, frozen=True, kw_only=True):
@@ -169,6 +192,8 @@ class Policy(Record, frozen=True, kw_only=True):
     warmup: int | None = None
     """A fixed number of warm-up samples instead of detected warm-up."""
     check: bool = True
+    proof: bool = True
+    """Read back what ran from NCCL's log."""
     deadline_s: float = 60.0
     """No progress for so long, or 20 x the longest call, is ``hung``."""
     init_deadline_s: float = 120.0
@@ -249,6 +274,8 @@ class Summary(Record, frozen=True, kw_only=True):
     """The share of samples in which that rank was the shortest."""
     slowest_rank: int | None = None
     """The rank with the largest median time."""
+    host_us_per_call: float | None = None
+    """Host time of issuing a call, the costliest rank's median; absent in a graph."""
 
 
 class SampleRef(Record, frozen=True, kw_only=True):
@@ -264,6 +291,64 @@ class SampleRef(Record, frozen=True, kw_only=True):
     """``cuda_event``, ``perf_counter`` or ``fake``."""
 
 
+class RankProof(Record, frozen=True, kw_only=True):
+    """What one rank's NCCL log shows of a case. Facts travel, logs stay."""
+
+    algorithm: str | None = None
+    """As NCCL_ALGO spells it; known on rank 0 of a communicator alone."""
+    protocol: str | None = None
+    channels: int | None = None
+    """Channels that the call used."""
+    coll_channels: int | None = None
+    """Channels that the communicator has for collectives."""
+    network: str | None = None
+    """The network that the communicator has: ``IB``, ``Socket``, a plug-in's name."""
+    transports: list[str] = []
+    """How this rank reaches its peers, each once: ``P2P/CUMEM``, ``SHM/direct``, ``NET/IB``."""
+    devices: list[str] = []
+    """Network devices in use: ``mlx5_0``, ``eth0``."""
+    gpu_direct: bool | None = None
+    """Whether the network reads GPU memory itself; None where no network is in use."""
+    nvls: bool = False
+    sharp: bool = False
+    nodes: int | None = None
+    local_rank: int | None = None
+    intra_path: str | None = None
+    """Path between GPUs of a node as NCCL's topology names it: ``NVL``, ``PIX``, ``SYS``."""
+    inter_path: str | None = None
+    """Path from a GPU to its network device."""
+    no_rdma_device: bool = False
+    """NCCL looked for RDMA devices and found none."""
+    warning: str | None = None
+    """NCCL's last warning."""
+
+
+class Proof(Record, frozen=True, kw_only=True):
+    """What ran, as all ranks' logs show it: what most of them share, and who differs."""
+
+    algorithm: str | None = None
+    protocol: str | None = None
+    channels: int | None = None
+    coll_channels: int | None = None
+    network: str | None = None
+    transports: list[str] = []
+    """Of all ranks, each once."""
+    devices: list[str] = []
+    gpu_direct: bool | None = None
+    nvls: bool = False
+    sharp: bool = False
+    nodes: int | None = None
+    intra_path: str | None = None
+    inter_path: str | None = None
+    no_rdma_device: bool = False
+    ranks: int = 0
+    """Ranks whose logs were read."""
+    odd: list[str] = []
+    """A line for each rank that differs from the others where it should not."""
+    twin: bool = False
+    """Read in processes of their own, started alike: a log would be part of an eager time."""
+
+
 class Trial(Record, frozen=True, kw_only=True):
     """One case in one repeat: a line of ``trials.jsonl``."""
 
@@ -276,8 +361,8 @@ class Trial(Record, frozen=True, kw_only=True):
     reason: Reason | None = None
     stop_reason: StopReason | None = None
     culprits: list[Culprit] = []
-    proof: dict[str, str] | None = None
-    """What ran, as read back from the library's log; absent where nothing was proved."""
+    proof: Proof | None = None
+    """What ran, as read back from NCCL's log; absent where nothing was proved."""
     check: Check | None = None
     summary: Summary | None = None
     samples: SampleRef | None = None
@@ -344,6 +429,8 @@ class Gpu(Record, frozen=True, kw_only=True):
     """Active NVLinks."""
     nvlink_gb_per_s: float | None = None
     """Rate of one link in one direction."""
+    compute_capability: str | None = None
+    """``9.0`` of an H100."""
 
 
 class GpuLink(Record, frozen=True, kw_only=True):
@@ -383,6 +470,14 @@ class Node(Record, frozen=True, kw_only=True):
     nics: list[Nic] = []
 
 
+def lowest_capability(nodes: Sequence[Node]) -> tuple[int, int] | None:
+    """Returns the lowest compute capability of all GPUs, ``(9, 0)``; None where it is not known."""
+    found = [gpu.compute_capability for node in nodes for gpu in node.gpus]
+    pairs = [tuple(map(int, text.split("."))) for text in found if text is not None]
+    lowest = min(pairs, default=None)
+    return None if lowest is None else (lowest[0], lowest[1])
+
+
 class RankPlace(Record, frozen=True, kw_only=True):
     """Where a rank runs."""
 
@@ -393,6 +488,8 @@ class RankPlace(Record, frozen=True, kw_only=True):
     """Index into the node's ``gpus``."""
     cpuset: str = ""
     """Cores it is bound to, as ``0-7,16``; empty where it is not bound."""
+    fake_host: str | None = None
+    """The host that it is made to be on (NCCL_HOSTID), where hosts are emulated."""
 
 
 class Topology(Record, frozen=True, kw_only=True):
@@ -436,10 +533,20 @@ class Run(Record, frozen=True, kw_only=True):
     note: str | None = None
     """What the first line must say before everything else."""
     simulated: bool = False
+    emulated: bool = False
+    """Its nodes were fake hosts on one machine."""
+    via: str = "torch"
+    """Through what the library was called."""
     planted: str | None = None
     """A fault planted on purpose (``--plant``): such a run proves the tool, not the hardware."""
     started_at: str
     ended_at: str | None = None
+    zygotes: int = 0
+    """Started in all, as workers and communicators."""
+    workers: int = 0
+    communicators: int = 0
+    proof_s: float = 0.0
+    """Time that went into proving in processes of their own."""
     exit_code: int | None = None
     """Absent while the run goes on, or where it ended without a chance to say."""
     findings: list[Finding] = []

@@ -20,6 +20,7 @@ from collbench.engine.interrupts import handling, undisturbed
 from collbench.engine.protocol import Executor, Outcome, Round
 from collbench.errors import CollbenchError, ExitCode
 from collbench.model import Case, Finding, Reason, ReasonCode, Run, Status, Topology, Trial
+from collbench.plan.sweep import Refused
 from collbench.store import RunWriter
 from collbench.units import utc_text
 
@@ -87,6 +88,7 @@ def run_session(
     *,
     run: Run,
     rounds: Sequence[Round],
+    refused: Sequence[Refused] = (),
     executor: Executor,
     writer: RunWriter,
     observer: Observer,
@@ -97,6 +99,7 @@ def run_session(
     Args:
         run: its header, already stored.
         rounds: what to run.
+        refused: cases that cannot be; recorded first.
         executor: where; it is closed at the end, whatever the end.
         writer: where trials go.
         observer: who is told.
@@ -106,6 +109,7 @@ def run_session(
     stop: ExitCode | None = None
     error: str | None = None
     try:
+        trials += [writer.append(_refused_trial(item), None, "") for item in refused]
         for round_ in rounds:
             for outcome in _watched(executor, round_, observer):
                 with undisturbed():
@@ -123,12 +127,17 @@ def run_session(
     kept = len(trials)
     if error is not None:
         trials += _record_rest(rounds, trials, writer, error)
-    topology = executor.facts().topology
+    facts = executor.facts()
+    topology = facts.topology
     findings = judge(run, topology, trials)
     exit_code = stop if stop is not None else exit_code_of(trials)
     run = msgspec.structs.replace(
         run,
         ended_at=utc_text(time.time()),
+        zygotes=facts.zygotes,
+        workers=facts.workers,
+        communicators=facts.communicators,
+        proof_s=facts.proof_s,
         exit_code=int(exit_code),
         findings=findings,
     )
@@ -162,19 +171,9 @@ def _record_rest(
 ) -> list[Trial]:
     """Records what an early end left out, so that no row is missing."""
     known = {(trial.case_id, trial.repeat) for trial in trials}
-    now = utc_text(time.time())
     reason = Reason(code=ReasonCode.INTERRUPTED, text=error)
     rest = [
-        Trial(
-            trial_id=case.trial_id(round_.repeat),
-            case_id=case.case_id,
-            case=case,
-            repeat=round_.repeat,
-            status=Status.SKIPPED,
-            reason=reason,
-            started_at=now,
-            duration_s=0.0,
-        )
+        _unrun_trial(case, round_.repeat, Status.SKIPPED, reason)
         for round_ in rounds
         for group in round_.groups
         for case in group.cases
@@ -184,6 +183,23 @@ def _record_rest(
         return [writer.append(trial, None, "") for trial in rest]
     except CollbenchError:
         return []  # the disk is full as well: what was measured is what counts
+
+
+def _refused_trial(item: Refused) -> Trial:
+    return _unrun_trial(item.case, 0, Status.UNSUPPORTED, item.reason)
+
+
+def _unrun_trial(case: Case, repeat: int, status: Status, reason: Reason) -> Trial:
+    return Trial(
+        trial_id=case.trial_id(repeat),
+        case_id=case.case_id,
+        case=case,
+        repeat=repeat,
+        status=status,
+        reason=reason,
+        started_at=utc_text(time.time()),
+        duration_s=0.0,
+    )
 
 
 def exit_code_of(trials: Sequence[Trial]) -> ExitCode:

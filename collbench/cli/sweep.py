@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from collbench.analyze.findings import sweep_findings
+from collbench.cli.library import find_library, nccl_place, refuse_without_nccl, warnings_of
 from collbench.cli.output import print_results, say
 from collbench.cli.sweep_options import SweepRequest, build_request, sweep_options
 from collbench.engine.placement import Slots, Wanted, choose_slots, refuse_launcher
@@ -25,14 +26,15 @@ from collbench.engine.simulated import Fabric, SimulatedEngine, read_fabric
 from collbench.engine.supervisor import LocalEngine
 from collbench.errors import ExitCode
 from collbench.measure.plant import Plant, parse_plant
-from collbench.model import Finding, Run, Topology, Trial
+from collbench.model import Finding, LibraryVersion, Run, Topology, Trial
+from collbench.nccl.settings import swept_variables
 from collbench.plan.sweep import SweepPlan, plan_sweep
 from collbench.probe.environment import read_environment
 from collbench.probe.gpu import survey_gpus
 from collbench.probe.host import numa_cores, read_node, usable_cores
 from collbench.probe.nic import read_nics
 from collbench.probe.watch import HardwareWatch
-from collbench.report.heading import heading, plan_line
+from collbench.report.heading import heading, plan_line, refused_lines
 from collbench.report.json_output import json_document
 from collbench.report.progress import LiveProgress
 from collbench.session import Judge, SessionEnd, interruptible, run_session
@@ -85,6 +87,10 @@ class _Prepared:
     topology: Topology
     fabric: Fabric | None
     plant: Plant | None
+    library: LibraryVersion | None
+    """The NCCL library that will be loaded, as its file says."""
+    warnings: Sequence[str] = ()
+    """What is wrong with the variables that are set."""
 
     def tell(self, text: str) -> None:
         """Prints for people: on stderr where stdout is for JSON."""
@@ -96,10 +102,22 @@ def _prepare(request: SweepRequest) -> _Prepared:
     plant = parse_plant(request.plant) if request.plant else None
     cluster = cluster_name(request.cluster, os.environ)
     fabric = read_fabric(Path(request.simulate)) if request.simulate else None
+    library = find_library(request.suite)
     slots, topology = _simulated_place(fabric) if fabric else _place(request)
+    refuse_without_nccl(request.suite, slots)
     suite = resolve(request.suite, gpu=bool(slots.gpus))
     seed = suite.seed or secrets.randbelow(2**31 - 1) + 1
-    plan = plan_sweep(suite, backend=slots.backend, world_size=slots.world_size, seed=seed)
+    on_nccl = slots.backend == "nccl"
+    place = nccl_place(suite, slots, topology, library, os.environ)
+    plan = plan_sweep(
+        suite,
+        backend=slots.backend,
+        world_size=slots.world_size,
+        seed=seed,
+        nodes=slots.hosts,
+        emulated=bool(slots.fake_hosts),
+        refusal=place.refusal if on_nccl else None,
+    )
     return _Prepared(
         request=request,
         suite=suite,
@@ -109,6 +127,8 @@ def _prepare(request: SweepRequest) -> _Prepared:
         topology=topology,
         fabric=fabric,
         plant=plant,
+        library=library if on_nccl else None,
+        warnings=warnings_of(suite, library, os.environ) if on_nccl else (),
     )
 
 
@@ -121,6 +141,7 @@ def _place(request: SweepRequest) -> tuple[Slots, Topology]:
         ranks=None if place.ranks == AUTO else int(place.ranks),
         gpus=None if place.gpus == AUTO else int(place.gpus),
         expect_gpus=request.expect_gpus,
+        fake_hosts=place.fake_hosts or None,
     )
     slots = choose_slots(wanted, survey, os.environ, usable_cores(), numa_cores())
     name = socket.gethostname()
@@ -158,6 +179,8 @@ def _header(
         environment=read_environment(os.environ),
         note=slots.note,
         simulated=simulated,
+        emulated=bool(slots.fake_hosts),
+        via=suite.via,
         planted=request.plant,
         started_at=utc_text(time.time()),
     )
@@ -166,8 +189,8 @@ def _header(
 def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
     plan = prepared.plan
     prepared.tell(heading(run, prepared.topology))
-    prepared.tell(plan_line(plan.cases, plan.repeats, plan.estimate_s, run_id))
-    for text in plan.collapsed:
+    prepared.tell(plan_line(plan, run_id))
+    for text in (*refused_lines(plan), *plan.collapsed, *prepared.warnings):
         prepared.tell(f"  {text}")
 
 
@@ -183,8 +206,8 @@ def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
     executor = _executor(prepared, writer.logs, watch)
     with closed_after(watch), closed_after(executor):
         try:
-            executor.start()
-            run = _with_versions(writer.run, executor)
+            executor.start(prepared.plan.rounds[0])
+            run = _with_versions(writer.run, executor, prepared.library)
             writer.update(run, prepared.topology)
             _tell_plan(prepared, run, run.run_id)
             prepared.tell("")
@@ -195,6 +218,7 @@ def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
             end = run_session(
                 run=run,
                 rounds=prepared.plan.rounds,
+                refused=prepared.plan.refused,
                 executor=executor,
                 writer=writer,
                 observer=progress,
@@ -208,6 +232,9 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
         return SimulatedEngine(prepared.fabric, prepared.suite.policy)
     return LocalEngine(
         slots=prepared.slots,
+        via=prepared.suite.via,
+        library=prepared.suite.nccl,
+        swept=swept_variables(prepared.suite.settings),
         policy=prepared.suite.policy,
         topology=prepared.topology,
         logs=logs,
@@ -217,13 +244,14 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
     )
 
 
-def _with_versions(run: Run, executor: Executor) -> Run:
+def _with_versions(run: Run, executor: Executor, library: LibraryVersion | None) -> Run:
+    """Puts in what is loaded; what the file says where the first setting was refused."""
     facts = executor.facts()
     environment = msgspec.structs.replace(
         run.environment,
-        torch=facts.torch or run.environment.torch,
+        torch=None if run.via == "native" else facts.torch or run.environment.torch,
         cuda=facts.cuda,
-        nccl=facts.nccl,
+        nccl=facts.nccl or library,
     )
     return msgspec.structs.replace(run, environment=environment)
 

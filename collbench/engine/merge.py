@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from collbench.engine.faults import Fault
@@ -15,13 +16,21 @@ from collbench.model import (
     Case,
     Check,
     Culprit,
+    LibraryVersion,
+    Proof,
     RankPlace,
+    RankProof,
     Reason,
     Status,
+    Topology,
     Trial,
     WrongElement,
+    lowest_capability,
 )
 from collbench.notes import notes_for
+from collbench.probe.nccl import version_tuple
+from collbench.probe.proof import compare_ranks, judge
+from collbench.probe.proof import flags as flags_of
 from collbench.units import utc_text
 
 
@@ -29,9 +38,12 @@ def merge_results(
     case: Case,
     repeat: int,
     results: Sequence[RankResult],
-    start_s: float,
+    span_s: tuple[float, float],
     events: list[str],
-    places: Sequence[RankPlace],
+    topology: Topology,
+    twins: Sequence[RankProof] | None = None,
+    *,
+    nccl: LibraryVersion | None = None,
 ) -> Outcome:
     """Returns the outcome of a case that every rank has finished.
 
@@ -39,14 +51,32 @@ def merge_results(
         case: what was measured.
         repeat: in which repeat.
         results: by rank.
-        start_s: Unix time of its beginning.
+        span_s: Unix time of its beginning and its end.
         events: what the hardware's counters said meanwhile.
-        places: where each rank runs.
+        topology: where each rank runs, and on which GPUs.
+        twins: what the logs of other processes, started alike, show of the case; None where the
+            ranks' own logs do, or nothing does.
+        nccl: the library that is loaded.
     """
     first = results[0]
     times = np.stack([np.frombuffer(result.times_us, "<f4") for result in results])
     measured = times.shape[1] > 0
-    status = first.status
+    status, reason = first.status, first.reason
+    proof = _proof(results, twins)
+    flags: list[str] = []
+    if proof is not None and nccl is not None:
+        version = version_tuple(nccl.version)
+        why = judge(case.setting, proof, collective=case.collective, version=version)
+        if why is not None and status is Status.OK:
+            status, reason = Status.PATH_NOT_USED, why
+        if version is not None:
+            flags = flags_of(
+                case.setting,
+                proof,
+                collective=case.collective,
+                version=version,
+                compute_capability=lowest_capability(topology.nodes),
+            )
     wrong = next((result.first_wrong for result in results if result.first_wrong), None)
     summary = None
     if measured:
@@ -56,8 +86,9 @@ def merge_results(
             ops_per_sample=first.ops_per_sample,
             warmup_samples=first.warmup_samples,
             show_rate=status is Status.OK,
+            host_us_per_call=_costliest(results),
         )
-    reason, culprits = first.reason, []
+    culprits = []
     if wrong is not None:
         text = (
             f"rank {wrong.rank}, element {wrong.index}, {wrong.when} call:"
@@ -65,7 +96,7 @@ def merge_results(
         )
         assert reason is not None
         reason = Reason(code=reason.code, text=text)
-        culprits = [_wrong_rank(wrong, places)]
+        culprits = [_wrong_rank(wrong, topology.ranks)]
     trial = Trial(
         trial_id=case.trial_id(repeat),
         case_id=case.case_id,
@@ -75,12 +106,13 @@ def merge_results(
         reason=reason,
         stop_reason=first.stop_reason,
         culprits=culprits,
-        check=_check(results) if status in (Status.OK, Status.DATA_WRONG) else None,
+        proof=proof,
+        check=_check(results) if measured or status is Status.DATA_WRONG else None,
         summary=summary,
-        notes=sorted({*notes_for(case), *(note for r in results for note in r.notes)}),
+        notes=sorted({*notes_for(case), *(note for r in results for note in r.notes), *flags}),
         events=events,
-        started_at=utc_text(start_s),
-        duration_s=time.time() - start_s,
+        started_at=utc_text(span_s[0]),
+        duration_s=span_s[1] - span_s[0],
     )
     return Outcome(trial=trial, times_us=times if measured else None, clock=first.clock)
 
@@ -99,6 +131,19 @@ def trial_without_result(case: Case, repeat: int, fault: Fault, start_s: float) 
         started_at=utc_text(start_s),
         duration_s=time.time() - start_s,
     )
+
+
+def _proof(results: Sequence[RankResult], twins: Sequence[RankProof] | None) -> Proof | None:
+    """Returns what all ranks' logs show together; None where there are none."""
+    if twins is not None:
+        return msgspec.structs.replace(compare_ranks(twins), twin=True)
+    own = [result.proof for result in results if result.proof is not None]
+    return compare_ranks(own) if len(own) == len(results) else None
+
+
+def _costliest(results: Sequence[RankResult]) -> float | None:
+    costs = [r.host_us_per_call for r in results if r.host_us_per_call is not None]
+    return max(costs, default=None)
 
 
 def _check(results: Sequence[RankResult]) -> Check:

@@ -45,6 +45,28 @@ class Slots:
     """Cores of each rank; empty text: not bound."""
     note: str | None = None
     """What the first line must say before everything else."""
+    fake_hosts: tuple[str, ...] = ()
+    """The emulated host of each rank; empty: none is emulated."""
+
+    @property
+    def hosts(self) -> int:
+        """Hosts as NCCL sees them."""
+        return len(set(self.fake_hosts)) or 1
+
+    def ranks_on_device(self, rank: int) -> int:
+        """Returns how many ranks share this rank's GPU, or the CPU."""
+        if not self.gpus:
+            return self.world_size
+        return sum(gpu.index == self.gpus[rank].index for gpu in self.gpus)
+
+    def cuda_index(self, rank: int) -> int | None:
+        """Returns the number that CUDA gives to a rank's GPU.
+
+        CUDA numbers the visible GPUs, and they were chosen in that order.
+        """
+        if not self.gpus:
+            return None
+        return list(dict.fromkeys(gpu.index for gpu in self.gpus)).index(self.gpus[rank].index)
 
     def places(self, node: str) -> list[RankPlace]:
         """Returns where each rank runs."""
@@ -55,6 +77,7 @@ class Slots:
                 local_rank=rank,
                 gpu=self.gpus[rank].index if self.gpus else None,
                 cpuset=self.cpusets[rank] if self.cpusets else "",
+                fake_host=self.fake_hosts[rank] if self.fake_hosts else None,
             )
             for rank in range(self.world_size)
         ]
@@ -68,6 +91,8 @@ class Wanted:
     ranks: int | None = None
     gpus: int | None = None
     expect_gpus: int | None = None
+    fake_hosts: int | None = None
+    """So many hosts emulated here."""
 
 
 def refuse_launcher(environ: Mapping[str, str]) -> None:
@@ -147,6 +172,8 @@ def _refuse_impossible(wanted: Wanted) -> None:
             f"--gpus {wanted.gpus} and --backend gloo exclude each other: Gloo runs on the CPU;"
             " leave out one of them (--ranks sets the number of ranks)"
         )
+    if wanted.fake_hosts:
+        return
     if wanted.gpus and wanted.ranks and wanted.gpus != wanted.ranks:
         raise UsageError(
             f"--gpus {wanted.gpus} and --ranks {wanted.ranks} differ, and NCCL takes one rank a"
@@ -190,6 +217,11 @@ def _state_of(survey: GpuSurvey, environ: Mapping[str, str]) -> str:
 
 
 def _on_cpu(wanted: Wanted, cores: frozenset[int], *, has_gpus: bool) -> Slots:
+    if wanted.fake_hosts:
+        raise UsageError(
+            f"--fake-hosts {wanted.fake_hosts} works through NCCL_HOSTID, which Gloo does not know;"
+            " it needs an NVIDIA GPU"
+        )
     ranks = wanted.ranks or DEFAULT_CPU_RANKS
     what = "GPUs NOT USED, as asked" if has_gpus else "NO GPU"
     return Slots(
@@ -207,6 +239,8 @@ def _on_gpus(
     cores: frozenset[int],
     numa: Mapping[int, frozenset[int]],
 ) -> Slots:
+    if wanted.fake_hosts:
+        return _on_fake_hosts(wanted, wanted.fake_hosts, usable, cores)
     count = wanted.gpus or wanted.ranks or len(usable)
     if count > len(usable):
         option = "--gpus" if wanted.gpus else "--ranks"
@@ -222,6 +256,38 @@ def _on_gpus(
         for rank, cpuset in zip(ranks, _split(near or cores, len(ranks)), strict=True):
             cpusets[rank] = cpuset
     return Slots(backend="nccl", world_size=count, gpus=chosen, cpusets=tuple(cpusets))
+
+
+def _on_fake_hosts(
+    wanted: Wanted, hosts: int, usable: tuple[Gpu, ...], cores: frozenset[int]
+) -> Slots:
+    """Spreads the ranks over hosts that NCCL takes for different ones; GPUs may be shared.
+
+    Two ranks of one host never share a GPU: NCCL refuses that.
+    """
+    gpus = usable[: wanted.gpus] if wanted.gpus else usable
+    if wanted.gpus and wanted.gpus > len(usable):
+        raise UsageError(
+            f"--gpus {wanted.gpus} is more than the GPUs that can be used here ({len(usable)});"
+            f" ask for at most {len(usable)}"
+        )
+    ranks = wanted.ranks or hosts * max(1, len(gpus) // hosts)
+    if ranks % hosts or ranks // hosts > len(gpus):
+        raise UsageError(
+            f"{ranks} ranks on {hosts} fake hosts over {len(gpus)} GPUs do not go: every host has"
+            f" the same number of ranks, each on a GPU of its own; allowed: --ranks"
+            f" {', '.join(str(hosts * k) for k in range(1, len(gpus) + 1))}"
+        )
+    a_host = ranks // hosts
+    return Slots(
+        backend="nccl",
+        world_size=ranks,
+        gpus=tuple(gpus[rank % len(gpus)] for rank in range(ranks)),
+        cpusets=_split(cores, ranks),
+        fake_hosts=tuple(f"fake-host-{rank // a_host}" for rank in range(ranks)),
+        note=f"EMULATED: {hosts} fake hosts on one machine, {ranks} ranks on {len(gpus)} x"
+        f" {gpus[0].name}; exercises the network code, says nothing about a network",
+    )
 
 
 def _split(cores: frozenset[int], ranks: int) -> tuple[str, ...]:

@@ -77,31 +77,35 @@ class WorkerProcess:
 
 
 class Zygote:
-    """The process that has torch imported and forks workers.
+    """The process that has the imports done and forks workers.
 
     Args:
-        variables: set on top of this process's environment before its imports.
+        via: through what workers communicate: ``torch``, or ``native``.
+        variables: set on top of this process's environment before its imports; None: taken away.
         logs: folder for its own output and the workers'.
         deadline_s: for the imports.
     """
 
-    def __init__(self, variables: Mapping[str, str], logs: Path, deadline_s: float) -> None:
+    def __init__(
+        self, via: str, variables: Mapping[str, str | None], logs: Path, deadline_s: float
+    ) -> None:
         self._logs, self._deadline_s = logs, deadline_s
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._decoder = msgspec.json.Decoder(FromZygote)
         self.exit_statuses: dict[int, int] = {}
         """Of workers that have ended, by pid; negative is a signal."""
         self._process: subprocess.Popen[bytes] | None = None
-        module = __package__ + ".zygote"
+        command = [sys.executable, "-m", f"{__package__}.zygote"]
+        merged = {**os.environ, **variables}
         try:
             # Interrupted half-way through, a process would be there that nobody knows of.
             with undisturbed(), theirs, (logs / "zygote.log").open("ab") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())],
+                    [*command, str(theirs.fileno()), str(os.getpid()), via],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env={**os.environ, **variables},
+                    env={name: value for name, value in merged.items() if value is not None},
                     pass_fds=(theirs.fileno(),),
                     start_new_session=True,
                 )
@@ -117,7 +121,7 @@ class Zygote:
         return self._process is not None and self._process.poll() is None
 
     def fork(
-        self, rank: int, *, gpu: int | None, variables: dict[str, str], cpuset: str
+        self, rank: int, *, gpu: int | None, variables: dict[str, str | None], cpuset: str
     ) -> WorkerProcess:
         """Returns a new worker.
 

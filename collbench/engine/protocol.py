@@ -36,6 +36,9 @@ class Facts(Record, frozen=True, kw_only=True):
     workers: int = 0
     """Worker processes started so far."""
     zygotes: int = 0
+    communicators: int = 0
+    proof_s: float = 0.0
+    """Time spent on proving in workers of their own."""
 
 
 class Outcome(Record, frozen=True, kw_only=True):
@@ -49,8 +52,8 @@ class Outcome(Record, frozen=True, kw_only=True):
 class Executor(Protocol):
     """Runs rounds. The local engine and the simulated one answer to it alike."""
 
-    def start(self) -> None:
-        """Makes ready, so that a heading can name the versions that are loaded.
+    def start(self, round_: Round) -> None:
+        """Makes ready for a round, so that a heading can name the versions that are loaded.
 
         Raises:
             NothingMeasured: the hardware promised cannot be used.

@@ -84,7 +84,7 @@ class SimulatedEngine:
         places = [RankPlace(rank=r, node=node.name, local_rank=r) for r in range(fabric.ranks)]
         return Topology(nodes=[node], ranks=places)
 
-    def start(self) -> None:
+    def start(self, round_: Round) -> None:
         """Needs nothing."""
 
     def facts(self) -> Facts:
@@ -97,8 +97,9 @@ class SimulatedEngine:
             for case in group.cases:
                 start_s = time.time()
                 results = self._measure(case, round_.repeat)
-                places = self._facts.topology.ranks
-                yield merge_results(case, round_.repeat, results, start_s, [], places)
+                span_s = (start_s, time.time())
+                topology = self._facts.topology
+                yield merge_results(case, round_.repeat, results, span_s, [], topology)
 
     def _measure(self, case: Case, repeat: int) -> list[RankResult]:
         world = FakeWorld(case.world_size)

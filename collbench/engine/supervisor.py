@@ -1,30 +1,33 @@
 """The local engine: a supervisor with a zygote and one worker a rank.
 
 It never imports torch and never calls CUDA. Workers live on from case to case; after a fault they
-are killed and fresh ones forked, so that a fault costs one case. A new repeat gets a new zygote.
+are killed and fresh ones forked, so that a fault costs one case. A new repeat gets a new zygote,
+and so does a setting that only a fresh interpreter would read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from collbench.engine.faults import Fault
+from collbench.engine.lineup import Kind, has_twin, timed_in
 from collbench.engine.merge import merge_results, trial_without_result
+from collbench.engine.muster import Muster
 from collbench.engine.placement import Slots
-from collbench.engine.processes import KILL_WAIT_S, WorkerProcess, Zygote
+from collbench.engine.processes import KILL_WAIT_S, Zygote
 from collbench.engine.protocol import Facts, Outcome, Round
 from collbench.engine.team import Team
-from collbench.engine.wire import Join
 from collbench.errors import EngineError, NothingMeasured
 from collbench.measure.plant import Plant
-from collbench.model import Case, Policy, Topology
+from collbench.model import Case, Policy, RankProof, Status, Topology
+from collbench.nccl.settings import Changes, Needs, needs_of
 from collbench.probe.watch import HardwareWatch
 
-_LOOPBACK = "127.0.0.1"
 _FORMATION_TRIES = 3
 
 _QUIET = {
@@ -35,11 +38,22 @@ _QUIET = {
 """For the zygote, unless the user has set them: forking is sound only without threads."""
 
 
+@dataclass
+class _Seated:
+    """A living team and what its communicator was formed with."""
+
+    team: Team
+    communicator: Changes
+
+
 class LocalEngine:
     """Runs rounds of one group on this machine. An ``Executor``.
 
     Args:
         slots: back end, ranks, GPUs, cores.
+        via: through what workers communicate: ``torch`` or ``native``.
+        library: path of the NCCL library to load; None: the installed one.
+        swept: the variables that any setting of the run touches.
         policy: deadlines; the rest is passed on to the workers.
         topology: of this machine, with the ranks' places.
         logs: folder for the processes' output.
@@ -52,6 +66,9 @@ class LocalEngine:
         self,
         *,
         slots: Slots,
+        via: str,
+        library: str | None,
+        swept: Collection[str],
         policy: Policy,
         topology: Topology,
         logs: Path,
@@ -59,126 +76,191 @@ class LocalEngine:
         plant: Plant | None,
         watch: HardwareWatch,
     ) -> None:
-        self._slots, self._policy, self._logs = slots, policy, logs
-        self._environ, self._plant, self._watch = environ, plant, watch
+        self._slots, self._via, self._policy, self._logs = slots, via, policy, logs
+        self._environ, self._watch, self._swept = environ, watch, swept
+        self._muster = Muster(
+            slots=slots,
+            library=library,
+            node=topology.nodes[0].name,
+            logs=logs,
+            plant=plant,
+            glance=watch.sample_clocks,
+        )
         self._facts = Facts(topology=topology)
         self._zygote: Zygote | None = None
-        self._team: Team | None = None
+        self._teams: dict[Kind, _Seated] = {}
         self._repeat = 0
-        self._groups_formed = 0
+        self._zygote_part: Changes = ()
+        self._worker_part: Changes = ()
+        self._refused: dict[Needs, Fault] = {}
         self._failed_formations = 0
 
     def facts(self) -> Facts:
         """Returns what is known; library versions only after the first group formed."""
         return self._facts
 
-    def start(self) -> None:
+    def start(self, round_: Round) -> None:
         """Forms the first group, so that a heading can name the versions that are loaded.
 
         Raises:
             NothingMeasured: it cannot be formed; says which rank and GPU, and why.
         """
-        fault = self._form_team()
-        if fault is not None:
+        case = round_.groups[0].cases[0]
+        self._enter(round_.repeat)
+        team = self._team(case, timed_in(case, self._policy))
+        if isinstance(team, Fault) and not case.setting:
             self.close()
-            raise NothingMeasured(f"the ranks do not come together: {self._explained(fault)}")
+            raise NothingMeasured(f"the ranks do not come together: {self._explained(team)}")
 
     def run(self, round_: Round) -> Iterator[Outcome]:
         """Yields one outcome a case of the round's only group."""
         (group,) = round_.groups
         if group.ranks != tuple(range(self._slots.world_size)):
             raise EngineError(f"a local group holds all ranks; got {group.ranks}")
-        if round_.repeat != self._repeat:
-            self.close()
-            self._repeat = round_.repeat
+        self._enter(round_.repeat)
         try:
             for case in group.cases:
                 yield self._outcome(case)
         except BaseException:
-            self._end_team()
+            self._end_teams()
             raise
 
     def close(self) -> None:
         """Ends every process; may be called twice."""
-        if self._team is not None:
-            self._team.quit()
-            self._team = None
+        for seated in self._teams.values():
+            seated.team.quit()
+        self._teams.clear()
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None
 
+    def _enter(self, repeat: int) -> None:
+        """Repeats never share a process."""
+        if repeat != self._repeat:
+            self.close()
+            self._repeat = repeat
+
     def _outcome(self, case: Case) -> Outcome:
         start_s = time.time()
-        fault = self._form_team() if self._team is None else None
-        if fault is None:
-            assert self._team is not None
-            before = self._watch.read()
-            answer = self._team.measure(case, self._policy)
-            events = self._watch.events(before)
-            if not isinstance(answer, Fault):
-                places = self._facts.topology.ranks
-                return merge_results(case, self._repeat, answer, start_s, events, places)
-            fault = answer
-        self._end_team()
-        return Outcome(trial=trial_without_result(case, self._repeat, fault, start_s))
-
-    def _form_team(self) -> Fault | None:
-        """Forks workers and lets them join; returns the fault if they do not."""
-        zygote, slots = self._living_zygote(), self._slots
-        self._groups_formed += 1
-        workers: list[WorkerProcess] = []
-        node = self._facts.topology.nodes[0].name
-        self._team = Team(workers, zygote, node, glance=self._watch.sample_clocks)
-        for rank in range(slots.world_size):
-            cpuset = slots.cpusets[rank] if slots.cpusets else ""
-            gpu = slots.gpus[rank].index if slots.gpus else None
-            workers.append(zygote.fork(rank, gpu=gpu, variables={}, cpuset=cpuset))
-        self._facts = msgspec.structs.replace(
-            self._facts, workers=self._facts.workers + slots.world_size
-        )
-        answer = self._team.join(self._orders(), self._policy.init_deadline_s)
+        kind = timed_in(case, self._policy)
+        team = self._team(case, kind)
+        if isinstance(team, Fault):
+            return Outcome(trial=trial_without_result(case, self._repeat, team, start_s))
+        before = self._watch.read()
+        answer = team.measure(case, self._policy)
         if isinstance(answer, Fault):
-            self._failed_formations += 1
-            if self._failed_formations >= _FORMATION_TRIES:
-                raise NothingMeasured(
-                    f"the ranks did not come together {_FORMATION_TRIES} times in a row:"
-                    f" {self._explained(answer)}"
-                )
+            self._end_team(kind)
+            return Outcome(trial=trial_without_result(case, self._repeat, answer, start_s))
+        events = self._watch.events(before)
+        end_s = time.time()
+        proofs: list[RankProof] | None = None
+        if answer[0].status is Status.OK and has_twin(case, self._policy):
+            found = self._proved_by_twin(case)
+            if isinstance(found, Fault):
+                events.append(f"not proved, the twin's run ended early: {found.reason.text}")
+            else:
+                proofs = found
+        return merge_results(
+            case,
+            self._repeat,
+            answer,
+            (start_s, end_s),
+            events,
+            self._facts.topology,
+            proofs,
+            nccl=self._facts.nccl,
+        )
+
+    def _proved_by_twin(self, case: Case) -> list[RankProof] | Fault:
+        """Runs a case once in logged workers that were started alike."""
+        start_s = time.monotonic()
+        team = self._team(case, Kind.LOGGED)
+        proofs = team if isinstance(team, Fault) else team.prove(case, self._policy.deadline_s)
+        if isinstance(proofs, Fault) and not isinstance(team, Fault):
+            self._end_team(Kind.LOGGED)
+        self._count(proof_s=self._facts.proof_s + time.monotonic() - start_s)
+        return proofs
+
+    def _team(self, case: Case, kind: Kind) -> Team | Fault:
+        """Returns living workers of a kind with the case's setting; the fault if there are none."""
+        needs = needs_of(case.setting, self._swept)
+        if needs in self._refused:
+            return self._refused[needs]
+        if needs.zygote != self._zygote_part or needs.worker != self._worker_part:
+            self._part_ways(needs)
+        seated = self._teams.get(kind)
+        if seated is not None and seated.communicator == needs.communicator:
+            return seated.team
+        fault = self._form(needs, kind) if seated is None else self._renew(seated, needs)
+        if fault is None:
+            self._failed_formations = 0
+            return self._teams[kind].team
+        self._end_team(kind)
+        self._judge_formation(case, needs, fault)
+        return fault
+
+    def _part_ways(self, needs: Needs) -> None:
+        """Ends what cannot serve the new setting."""
+        if needs.zygote != self._zygote_part:
+            self.close()
+        for seated in self._teams.values():
+            seated.team.quit()
+        self._teams.clear()
+        self._zygote_part, self._worker_part = needs.zygote, needs.worker
+
+    def _form(self, needs: Needs, kind: Kind) -> Fault | None:
+        variables = dict((*needs.worker, *needs.communicator))
+        self._count(workers=self._facts.workers + self._slots.world_size)
+        team, orders = self._muster.fork(
+            self._living_zygote(), variables, logged=kind is Kind.LOGGED
+        )
+        self._teams[kind] = _Seated(team, needs.communicator)
+        answer = team.join(orders, self._policy.init_deadline_s)
+        if isinstance(answer, Fault):
             return answer
-        self._failed_formations = 0
         first = answer[0]
-        self._facts = msgspec.structs.replace(
-            self._facts, torch=first.torch, cuda=first.cuda, nccl=first.nccl
+        self._count(
+            communicators=self._facts.communicators + 1,
+            torch=first.torch,
+            cuda=first.cuda,
+            nccl=first.nccl,
         )
         return None
+
+    def _renew(self, seated: _Seated, needs: Needs) -> Fault | None:
+        answer = seated.team.renew(dict(needs.communicator), self._policy.init_deadline_s)
+        seated.communicator = needs.communicator
+        self._count(communicators=self._facts.communicators + 1)
+        return answer if isinstance(answer, Fault) else None
+
+    def _judge_formation(self, case: Case, needs: Needs, fault: Fault) -> None:
+        """A setting that every rank refused is not tried again; other failures not for ever."""
+        if case.setting and fault.status is Status.UNSUPPORTED:
+            self._refused[needs] = fault
+            return
+        self._failed_formations += 1
+        if self._failed_formations >= _FORMATION_TRIES:
+            raise NothingMeasured(
+                f"the ranks did not come together {_FORMATION_TRIES} times in a row:"
+                f" {self._explained(fault)}"
+            )
 
     def _living_zygote(self) -> Zygote:
         if self._zygote is not None and not self._zygote.alive:
             self._zygote.close()
             self._zygote = None
         if self._zygote is None:
-            variables = {k: v for k, v in _QUIET.items() if k not in self._environ}
-            self._zygote = Zygote(variables, self._logs, self._policy.init_deadline_s)
-            self._facts = msgspec.structs.replace(self._facts, zygotes=self._facts.zygotes + 1)
+            variables: dict[str, str | None] = {
+                name: value for name, value in _QUIET.items() if name not in self._environ
+            }
+            variables |= dict(self._zygote_part)
+            deadline_s = self._policy.init_deadline_s
+            self._zygote = Zygote(self._via, variables, self._logs, deadline_s)
+            self._count(zygotes=self._facts.zygotes + 1)
         return self._zygote
 
-    def _orders(self) -> list[Join]:
-        slots = self._slots
-        return [
-            Join(
-                rank=rank,
-                world_size=slots.world_size,
-                backend=slots.backend,
-                # CUDA numbers the visible GPUs; they were chosen in that order.
-                gpu=rank if slots.gpus else None,
-                ranks_on_device=1 if slots.gpus else slots.world_size,
-                store_host=_LOOPBACK,
-                store_port=None,
-                prefix=f"group{self._groups_formed}",
-                plant=self._plant,
-            )
-            for rank in range(slots.world_size)
-        ]
+    def _count(self, **facts: object) -> None:
+        self._facts = msgspec.structs.replace(self._facts, **facts)
 
     def _explained(self, fault: Fault) -> str:
         who = "; ".join(
@@ -187,11 +269,13 @@ class LocalEngine:
         )
         return f"{fault.reason.text}" + (f" ({who})" if who else "") + f"; logs: {self._logs}"
 
-    def _end_team(self) -> None:
-        if self._team is None:
-            return
-        survivors = self._team.end()
-        self._team = None
+    def _end_teams(self) -> None:
+        for kind in list(self._teams):
+            self._end_team(kind)
+
+    def _end_team(self, kind: Kind) -> None:
+        seated = self._teams.pop(kind, None)
+        survivors = seated.team.end() if seated is not None else []
         if survivors:
             pids = ", ".join(f"rank {w.rank} (pid {w.pid})" for w in survivors)
             raise NothingMeasured(

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from collbench.engine.faults import Fault, crashed, hung, raised
 from collbench.engine.processes import WorkerProcess, Zygote, end_workers
-from collbench.engine.wire import Closed, Done, Hosting, Join, Joined, Measure, Quit, Raised
+from collbench.engine.wire import (
+    Closed,
+    Done,
+    Hosting,
+    Join,
+    Joined,
+    Measure,
+    Prove,
+    Proved,
+    Quit,
+    Raised,
+    Renew,
+)
 from collbench.measure.loop import RankResult
-from collbench.model import Case, Policy, ReasonCode
+from collbench.model import Case, Policy, RankProof, ReasonCode
 
 _GLANCE_S = 0.5
 """How often counters are read while nothing arrives."""
@@ -62,14 +74,36 @@ class Team:
 
     def measure(self, case: Case, policy: Policy) -> list[RankResult] | Fault:
         """Lets the workers measure a case; returns each rank's result, or what went wrong."""
-        for worker in self._workers:
-            fault = self._send(worker, Measure(case=case, policy=policy))
-            if fault is not None:
-                return fault
+        fault = self._tell(Measure(case=case, policy=policy))
+        if fault is not None:
+            return fault
         done = self._gather(Done, self._workers, policy.deadline_s, ReasonCode.NO_PROGRESS)
         return done if isinstance(done, Fault) else [message.result for message in done]
 
-    def _send(self, worker: WorkerProcess, message: Join | Measure) -> Fault | None:
+    def renew(self, variables: Mapping[str, str | None], deadline_s: float) -> list[Joined] | Fault:
+        """Lets the workers form their communicator anew, with other variables."""
+        fault = self._tell(Renew(variables=dict(variables)))
+        if fault is not None:
+            return fault
+        return self._gather(Joined, self._workers, deadline_s, ReasonCode.NO_START)
+
+    def prove(self, case: Case, deadline_s: float) -> list[RankProof] | Fault:
+        """Lets workers with a log run a case once; returns what each rank's log shows."""
+        fault = self._tell(Prove(case=case))
+        if fault is not None:
+            return fault
+        proved = self._gather(Proved, self._workers, deadline_s, ReasonCode.NO_PROGRESS)
+        return proved if isinstance(proved, Fault) else [message.proof for message in proved]
+
+    def _tell(self, message: Measure | Renew | Prove) -> Fault | None:
+        """Sends one message to every worker; returns the first fault."""
+        for worker in self._workers:
+            fault = self._send(worker, message)
+            if fault is not None:
+                return fault
+        return None
+
+    def _send(self, worker: WorkerProcess, message: Join | Measure | Renew | Prove) -> Fault | None:
         try:
             worker.channel.send(message)
         except Closed:

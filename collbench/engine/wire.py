@@ -12,7 +12,7 @@ import msgspec
 from collbench.errors import EngineError
 from collbench.measure.loop import RankResult
 from collbench.measure.plant import Plant
-from collbench.model import Case, LibraryVersion, Policy, Record
+from collbench.model import Case, LibraryVersion, Policy, RankProof, Record
 
 _LENGTH = struct.Struct("!I")
 _LONGEST_FRAME = 256 * 2**20
@@ -22,7 +22,8 @@ class Fork(Record, frozen=True, kw_only=True, tag=True):
     """To the zygote: fork a worker. Comes with three descriptors: channel, progress, log."""
 
     rank: int
-    variables: dict[str, str]
+    variables: dict[str, str | None]
+    """None: taken away."""
     cpuset: str
 
 
@@ -56,6 +57,13 @@ class Join(Record, frozen=True, kw_only=True, tag=True):
     store_host: str
     store_port: int | None
     prefix: str
+    """Of the store's keys; unique for each group."""
+    token: str
+    """What the group's members prove that they belong together with."""
+    library: str | None
+    """Path of the NCCL library to load; None: the installed one."""
+    log: str | None
+    """Where this rank's NCCL log is written; None: it is not."""
     plant: Plant | None
 
 
@@ -66,9 +74,9 @@ class Hosting(Record, frozen=True, kw_only=True, tag=True):
 
 
 class Joined(Record, frozen=True, kw_only=True, tag=True):
-    """From a worker: the group stands."""
+    """From a worker: the group stands, or stands anew."""
 
-    torch: str
+    torch: str | None
     cuda: str | None
     nccl: LibraryVersion | None
 
@@ -78,6 +86,24 @@ class Measure(Record, frozen=True, kw_only=True, tag=True):
 
     case: Case
     policy: Policy
+
+
+class Renew(Record, frozen=True, kw_only=True, tag=True):
+    """To a worker: form the communicator anew, with other variables. Answered by ``Joined``."""
+
+    variables: dict[str, str | None]
+
+
+class Prove(Record, frozen=True, kw_only=True, tag=True):
+    """To a worker with a log: run a case once, untimed, and say what NCCL wrote about it."""
+
+    case: Case
+
+
+class Proved(Record, frozen=True, kw_only=True, tag=True):
+    """From a worker: what its log shows."""
+
+    proof: RankProof
 
 
 class Done(Record, frozen=True, kw_only=True, tag=True):
@@ -99,8 +125,8 @@ class Quit(Record, frozen=True, kw_only=True, tag=True):
 
 
 FromZygote = Ready | Forked | Reaped
-ToWorker = Join | Measure | Quit
-FromWorker = Hosting | Joined | Done | Raised
+ToWorker = Join | Renew | Measure | Prove | Quit
+FromWorker = Hosting | Joined | Done | Proved | Raised
 
 M = TypeVar("M")
 

@@ -1,68 +1,128 @@
-"""A worker: one rank. Joins a group, measures cases as told, ends. The only importer of torch."""
+"""A worker: one rank. Joins a group, measures and proves cases as told, ends."""
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
 import traceback
+from collections.abc import Mapping
+from pathlib import Path
 
-import torch
-import torch.distributed as dist
+import msgspec
 
+from collbench.engine.member import JoinGroup, Member
 from collbench.engine.progress import SharedProgress
 from collbench.engine.wire import (
     Channel,
     Closed,
     Done,
+    FromWorker,
     Hosting,
     Join,
-    Joined,
     Measure,
+    Prove,
+    Proved,
     Quit,
     Raised,
+    Renew,
     ToWorker,
 )
-from collbench.measure.loop import measure_case
+from collbench.measure.loop import call_once, measure_case
 from collbench.measure.protocols import Phase
-from collbench.measure.torch_backend import NEVER, TorchBackend, TorchControl, form_groups
-from collbench.model import LibraryVersion
-from collbench.probe.host import free_memory_bytes, last_level_cache_bytes
-from collbench.probe.nccl import loaded_nccl
+from collbench.model import Case, RankProof
+from collbench.probe.nccl_log import LogReader
+from collbench.probe.proof import rank_proof
 
 _REFUSALS = re.compile(
     r"not support|unsupported|not implemented|unhandled|invalid (scalar|data|tensor|reduce)"
-    r"|no algorithm/protocol|not available|expected .*type|ncclInvalid(Argument|Usage)",
+    r"|no algorithm/protocol|not available|expected .*type"
+    r"|ncclInvalid(Argument|Usage)|InvalidArgument|InvalidUsage",
     re.IGNORECASE,
 )
 """How torch, Gloo and NCCL word that they cannot do a call."""
+_NCCL_REASON = re.compile(r"no algorithm/protocol.*", re.IGNORECASE)
 
 
-def work(sock: socket.socket, progress_fd: int) -> int:
+class _Worker:
+    """What a worker has between two messages."""
+
+    def __init__(
+        self, channel: Channel[ToWorker], progress: SharedProgress, join_group: JoinGroup
+    ) -> None:
+        self._channel, self._progress, self._join_group = channel, progress, join_group
+        self._member: Member | None = None
+        self._log: LogReader | None = None
+
+    @property
+    def member(self) -> Member:
+        """The rank's place in its group; there is one from ``Join`` on."""
+        assert self._member is not None
+        return self._member
+
+    def obey(self, message: ToWorker) -> FromWorker:
+        """Does as told and returns the answer."""
+        self._progress.phase(Phase.JOINING)
+        match message:
+            case Join():
+                self._log = LogReader(Path(message.log)) if message.log else None
+                self._member = self._join_group(
+                    message, lambda port: self._channel.send(Hosting(port=port)), self._progress
+                )
+                return self.member.facts()
+            case Renew():
+                if self._log is not None:
+                    self._log.new_communicator()
+                set_variables(message.variables)
+                self.member.renew()
+                return self.member.facts()
+            case Measure():
+                self.member.verify()
+                result = measure_case(
+                    message.case,
+                    message.policy,
+                    self.member.backend,
+                    self.member.control,
+                    self._progress,
+                )
+                if self._log is not None:
+                    result = msgspec.structs.replace(result, proof=self._proof(message.case))
+                self._progress.phase(Phase.IDLE)
+                return Done(result=result)
+            case Prove():
+                call_once(message.case, self.member.backend, self.member.control, self._progress)
+                self._progress.phase(Phase.IDLE)
+                return Proved(proof=self._proof(message.case))
+            case Quit():
+                raise AssertionError("the loop ends before")
+
+    def _proof(self, case: Case) -> RankProof:
+        assert self._log is not None
+        self._log.read()
+        return rank_proof(self._log.facts, self._log.take_calls(), case.collective)
+
+    def reason_of(self, problem: Exception) -> str:
+        """Returns the problem in a line, in NCCL's own words where its log has them."""
+        text = _one_line(problem)
+        if self._log is not None:
+            self._log.read()
+            words = (_NCCL_REASON.search(line) for line in self._log.facts.warnings)
+            text = next((f"{found[0]} ({text})" for found in words if found), text)
+        return text
+
+
+def work(sock: socket.socket, progress_fd: int, join_group: JoinGroup) -> int:
     """Obeys the supervisor until told to quit; returns the exit status."""
     channel: Channel[ToWorker] = Channel(sock, ToWorker)
     progress = SharedProgress(progress_fd)
-    torch.set_num_threads(1)
-    backend: TorchBackend | None = None
-    control: TorchControl | None = None
+    worker = _Worker(channel, progress, join_group)
     while True:
         try:
             message = channel.receive()
-        except Closed:
-            return 0
-        try:
-            match message:
-                case Quit():
-                    return 0
-                case Join():
-                    backend, control = _join(message, channel, progress)
-                    channel.send(_joined(message))
-                case Measure():
-                    assert backend is not None
-                    assert control is not None
-                    result = measure_case(message.case, message.policy, backend, control, progress)
-                    progress.phase(Phase.IDLE)
-                    channel.send(Done(result=result))
+            if isinstance(message, Quit):
+                return 0
+            channel.send(worker.obey(message))
         except Closed:
             return 0
         except Exception as problem:  # noqa: BLE001  the boundary of a case: it becomes a record
@@ -73,7 +133,16 @@ def work(sock: socket.socket, progress_fd: int) -> int:
                 and progress.calls <= 1
                 and bool(_REFUSALS.search(str(problem)))
             )
-            channel.send(Raised(text=_one_line(problem), refused=refused))
+            channel.send(Raised(text=worker.reason_of(problem), refused=refused))
+
+
+def set_variables(variables: Mapping[str, str | None]) -> None:
+    """Sets variables of this process, and takes away those that are None."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _one_line(problem: Exception) -> str:
@@ -81,60 +150,3 @@ def _one_line(problem: Exception) -> str:
     text = str(problem).split("Exception raised from", maxsplit=1)[0]
     words = " ".join(text.split())
     return f"{type(problem).__name__}: {words[:500]}"
-
-
-def _join(
-    order: Join, channel: Channel[ToWorker], progress: SharedProgress
-) -> tuple[TorchBackend, TorchControl]:
-    progress.phase(Phase.JOINING)
-    device = torch.device("cpu")
-    if order.gpu is not None:
-        device = torch.device("cuda", order.gpu)
-        torch.cuda.set_device(device)
-        torch.zeros(1, device=device)
-    store = _store(order, channel)
-    progress.phase(Phase.JOINING)
-    group, world = form_groups(
-        dist.PrefixStore(order.prefix, store), order.rank, order.world_size, order.backend
-    )
-    control = TorchControl(world)
-    backend = TorchBackend(
-        name=order.backend,
-        rank=order.rank,
-        group=group,
-        control=control,
-        progress=progress,
-        device=device,
-        ranks_on_device=order.ranks_on_device,
-        host_free_bytes=free_memory_bytes,
-        host_cache_bytes=last_level_cache_bytes(),
-        plant=order.plant,
-    )
-    return backend, control
-
-
-def _store(order: Join, channel: Channel[ToWorker]) -> dist.TCPStore:
-    """Returns the group's store; the first rank hosts it on the interface given, on a free port."""
-    if order.store_port is not None:
-        return dist.TCPStore(order.store_host, order.store_port, is_master=False, timeout=NEVER)
-    # TCPStore itself would listen on every interface: hand it a socket that is bound to one.
-    listener = socket.create_server((order.store_host, 0), backlog=4096)
-    port = int(listener.getsockname()[1])
-    store = dist.TCPStore(
-        order.store_host,
-        port,
-        is_master=True,
-        wait_for_workers=False,
-        timeout=NEVER,
-        master_listen_fd=listener.detach(),
-    )
-    channel.send(Hosting(port=port))
-    return store
-
-
-def _joined(order: Join) -> Joined:
-    nccl = loaded_nccl() if order.backend == "nccl" else None
-    if nccl is not None:
-        compiled = ".".join(str(part) for part in torch.cuda.nccl.version())
-        nccl = LibraryVersion(version=nccl.version, path=nccl.path, compiled=compiled)
-    return Joined(torch=str(torch.__version__), cuda=torch.version.cuda, nccl=nccl)

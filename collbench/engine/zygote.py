@@ -1,4 +1,7 @@
-"""The zygote: imports torch once and forks workers on request.
+"""The zygote: imports what its workers need once, and forks them on request.
+
+For workers that communicate through torch that is torch; for native ones torch is never imported,
+so that no other NCCL than the one asked for can be mapped.
 
 It runs no tensor operation, starts no thread and never touches CUDA, so that a fork of it is
 sound and takes hundredths of a second where a cold start takes seconds. It dies with its
@@ -13,12 +16,15 @@ import select
 import signal
 import socket
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
+from collbench.engine.member import JoinGroup
 from collbench.engine.wire import Fork, Forked, Ready, Reaped
+from collbench.engine.worker import set_variables, work
 from collbench.probe.cores import parse_cores
 
 _PR_SET_PDEATHSIG = 1
@@ -34,8 +40,13 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(1)
 
 
-def serve(control: socket.socket) -> None:
-    """Answers the supervisor until it closes its end."""
+def serve(control: socket.socket, join_group: JoinGroup) -> None:
+    """Answers the supervisor until it closes its end.
+
+    Args:
+        control: the supervisor's other end.
+        join_group: how a worker joins its group.
+    """
     children: dict[int, int] = {}  # pidfd -> pid
     decoder = msgspec.json.Decoder(Fork)
     while True:
@@ -57,7 +68,7 @@ def serve(control: socket.socket) -> None:
             control.close()
             for pidfd in children:
                 os.close(pidfd)
-            _become_worker(order, descriptors)
+            _become_worker(order, descriptors, join_group)
         for descriptor in descriptors:
             os.close(descriptor)
         pidfd = os.pidfd_open(pid)
@@ -66,7 +77,7 @@ def serve(control: socket.socket) -> None:
         socket.send_fds(control, [msgspec.json.encode(forked)], [pidfd])
 
 
-def _become_worker(order: Fork, descriptors: list[int]) -> NoReturn:
+def _become_worker(order: Fork, descriptors: list[int], join_group: JoinGroup) -> NoReturn:
     """Runs a worker in the forked child; does not return."""
     zygote_pid = os.getppid()
     status = 1
@@ -77,12 +88,10 @@ def _become_worker(order: Fork, descriptors: list[int]) -> NoReturn:
         os.dup2(log_fd, 1)
         os.dup2(log_fd, 2)
         os.close(log_fd)
-        os.environ.update(order.variables)
+        set_variables(order.variables)
         if order.cpuset:
             os.sched_setaffinity(0, parse_cores(order.cpuset))
-        from collbench.engine.worker import work
-
-        status = work(socket.socket(fileno=channel_fd), progress_fd)
+        status = work(socket.socket(fileno=channel_fd), progress_fd, join_group)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -90,10 +99,11 @@ def _become_worker(order: Fork, descriptors: list[int]) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point: the control socket is the descriptor named by the only argument."""
-    die_with_parent(int(sys.argv[2]))
-    control = socket.socket(fileno=int(sys.argv[1]))
-    import collbench.engine.worker  # noqa: F401  imports torch
+    """Entry point. Arguments: the control socket's descriptor, the supervisor's pid, the way."""
+    descriptor, parent_pid, via = sys.argv[1:]
+    die_with_parent(int(parent_pid))
+    control = socket.socket(fileno=int(descriptor))
+    join_group: JoinGroup = import_module(f"{__package__}.{via}_member").join
 
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:
@@ -102,7 +112,7 @@ def main() -> None:
             " frees; unset what starts them (OPENBLAS_NUM_THREADS, sitecustomize)\n"
         )
     control.send(msgspec.json.encode(Ready()))
-    serve(control)
+    serve(control, join_group)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Times enqueued calls by CUDA events. Only workers import this.
+"""Times enqueued calls by CUDA events, whatever library makes the calls.
 
 Every sample has its own two events, so that what a rank does between samples is in no window.
 eager: never pre-filled, so the host's launch cost is in the time (what a program feels).
@@ -12,12 +12,59 @@ eager_device: a spin kernel holds the queue until all calls are in it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from time import perf_counter_ns
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from collbench.measure.calls import Calls
 from collbench.stats import FloatArray
+
+
+class Event(Protocol):
+    """A CUDA event with a time."""
+
+    def record(self) -> None:
+        """Enters the queue of the stream that calls go to at present."""
+
+    def query(self) -> bool:
+        """Returns whether the device has passed it."""
+
+    def elapsed_time(self, end: Any, /) -> float:
+        """Returns milliseconds from this event to a later one; both must be over."""
+
+
+class Capture(Protocol):
+    """Calls captured in a CUDA graph."""
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Makes the stream of the capture the one that events and replays go to."""
+
+    def replay(self) -> None:
+        """Launches the graph on the stream that is on."""
+
+    def close(self) -> None:
+        """Frees the graph: a live one blocks the end of its communicator."""
+
+
+class CudaDevice(Protocol):
+    """What the timers need of the device that the calls run on."""
+
+    def event(self) -> Event:
+        """Returns a new event."""
+
+    def synchronize(self) -> None:
+        """Waits until the device is idle."""
+
+    def capture(self, issue: Callable[[], None]) -> Capture:
+        """Returns what ``issue`` calls, captured on a stream that is not the default one.
+
+        The device is idle before and after.
+        """
+
+    def spin(self, cycles: int) -> None:
+        """Queues a kernel that does nothing for so many clock cycles."""
 
 
 class EagerTimer:
@@ -25,21 +72,27 @@ class EagerTimer:
 
     clock = "cuda_event"
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, device: CudaDevice) -> None:
         self.notes: list[str] = []
         self.fixed_ops: int | None = None
-        self._calls = calls
-        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._calls, self._device = calls, device
+        self._events: list[tuple[Event, Event]] = []
+        self._host_us: list[float] = []
 
     @property
     def checkable(self) -> tuple[int, ...]:
         """The slot called last."""
         return (self._calls.last_slot,)
 
+    @property
+    def host_us_per_call(self) -> float | None:
+        """The median time in us that the host took to issue a call; None before any sample."""
+        return float(np.median(self._host_us)) if self._host_us else None
+
     def once(self) -> None:
         """Goes once, untimed, through the measured path."""
         self._calls.issue(1)
-        torch.cuda.synchronize()
+        self._device.synchronize()
 
     def sample(self, count: int, ops: int) -> FloatArray:
         """Returns ``count`` times in us a call. Synchronises."""
@@ -49,22 +102,25 @@ class EagerTimer:
     def _timed(self, count: int, ops: int, issue: Callable[[], None]) -> FloatArray:
         """Returns us a call of ``count`` windows around ``issue``, which makes ``ops`` calls."""
         pairs = self._event_pairs(count)
+        host_ns = []
         for i, (start, stop) in enumerate(pairs):
             if i and self._calls.isolated:
-                torch.cuda.synchronize()
+                self._device.synchronize()
                 self._calls.control.barrier()
             self._calls.buffers.enter()
             start.record()
+            issuing_ns = perf_counter_ns()
             issue()
+            issued_ns = perf_counter_ns()
             stop.record()
-        torch.cuda.synchronize()
+            host_ns.append(issued_ns - issuing_ns)
+        self._device.synchronize()
+        self._host_us += [ns / 1e3 / ops for ns in host_ns]
         return np.array([start.elapsed_time(stop) for start, stop in pairs]) * 1e3 / ops
 
-    def _event_pairs(self, count: int) -> list[tuple[torch.cuda.Event, torch.cuda.Event]]:
+    def _event_pairs(self, count: int) -> list[tuple[Event, Event]]:
         while len(self._events) < count:
-            self._events.append(
-                (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            )
+            self._events.append((self._device.event(), self._device.event()))
         return self._events[:count]
 
     def close(self) -> None:
@@ -75,18 +131,11 @@ class EagerTimer:
 class GraphTimer(EagerTimer):
     """Replays of one captured graph of as many calls as there are slots; of one if isolated."""
 
-    def __init__(self, calls: Calls) -> None:
-        super().__init__(calls)
-        self.fixed_ops = 1 if calls.isolated else calls.slots
-        self._graph: torch.cuda.CUDAGraph | None = torch.cuda.CUDAGraph()
-        self._stream = torch.cuda.Stream()
-        torch.cuda.synchronize()
-        with torch.cuda.stream(self._stream):
-            # Thread-local: torch's watchdog thread may query events meanwhile.
-            self._graph.capture_begin(capture_error_mode="thread_local")
-            calls.issue(self.fixed_ops)
-            self._graph.capture_end()
-        torch.cuda.synchronize()
+    def __init__(self, calls: Calls, device: CudaDevice) -> None:
+        super().__init__(calls, device)
+        ops = 1 if calls.isolated else calls.slots
+        self.fixed_ops = ops
+        self._capture: Capture | None = device.capture(lambda: calls.issue(ops))
 
     @property
     def checkable(self) -> tuple[int, ...]:
@@ -94,31 +143,38 @@ class GraphTimer(EagerTimer):
         last = self._calls.last_slot
         return (0,) if last == 0 else (0, last)
 
+    @property
+    def host_us_per_call(self) -> float | None:
+        """None: the host launches graphs, not calls."""
+        return None
+
     def once(self) -> None:
         """Goes once, untimed, through the measured path."""
-        with torch.cuda.stream(self._stream):
+        assert self._capture is not None
+        with self._capture.on_stream():
             self._replay()
-        torch.cuda.synchronize()
+        self._device.synchronize()
 
     def sample(self, count: int, ops: int) -> FloatArray:
         """Returns ``count`` times in us a call; ``ops`` must be ``fixed_ops``. Synchronises."""
         assert ops == self.fixed_ops
+        assert self._capture is not None
         self._calls.control.barrier()
-        with torch.cuda.stream(self._stream):
+        with self._capture.on_stream():
             if not self._calls.isolated:
                 self._replay()
             return self._timed(count, ops, self._replay)
 
     def _replay(self) -> None:
-        assert self._graph is not None
+        assert self._capture is not None
         self._calls.progress.tick()
-        self._graph.replay()
+        self._capture.replay()
 
     def close(self) -> None:
         """Frees the graph: a live one blocks the end of its communicator."""
-        if self._graph is not None:
-            self._graph.reset()
-            self._graph = None
+        if self._capture is not None:
+            self._capture.close()
+            self._capture = None
         super().close()
 
 
@@ -129,8 +185,8 @@ class QueuedTimer(EagerTimer):
     _FIRST_SPIN_CYCLES = 2_000_000
     _LONGEST_SPIN_CYCLES = 400_000_000
 
-    def __init__(self, calls: Calls) -> None:
-        super().__init__(calls)
+    def __init__(self, calls: Calls, device: CudaDevice) -> None:
+        super().__init__(calls, device)
         self._spin_cycles = self._FIRST_SPIN_CYCLES
 
     def sample(self, count: int, ops: int) -> FloatArray:
@@ -159,8 +215,8 @@ class QueuedTimer(EagerTimer):
         return np.concatenate([times for times, _ in held]), any(early for _, early in held)
 
     def _held(self, count: int, ops: int) -> tuple[FloatArray, bool]:
-        spun = torch.cuda.Event()
-        torch.cuda._sleep(self._spin_cycles)
+        spun = self._device.event()
+        self._device.spin(self._spin_cycles)
         spun.record()
         issued = 0
         early = False

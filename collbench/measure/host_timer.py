@@ -37,6 +37,8 @@ class HostTimer:
     """
 
     fixed_ops: int | None = None
+    host_us_per_call: float | None = None
+    """Blocking calls have no host time apart from their own."""
 
     def __init__(self, clock: Clock, calls: Calls) -> None:
         self.clock = clock.name

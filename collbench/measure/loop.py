@@ -22,6 +22,7 @@ from collbench.model import (
     Mode,
     Pattern,
     Policy,
+    RankProof,
     Reason,
     ReasonCode,
     Record,
@@ -49,6 +50,10 @@ class RankResult(Record, frozen=True, kw_only=True):
     checked_elements: int = 0
     wrong_elements: int = 0
     first_wrong: WrongElement | None = None
+    host_us_per_call: float | None = None
+    """Host time of issuing a call, median over samples; None in a graph."""
+    proof: RankProof | None = None
+    """What this rank's log shows, where it has one."""
     notes: list[str] = []
 
 
@@ -102,6 +107,23 @@ def measure_case(
             return _measure(case, policy, backend, buffers, timer, control, progress)
 
 
+def call_once(case: Case, backend: Backend, control: Control, progress: Progress) -> None:
+    """Runs one call of a case, untimed, on the path that would be timed, if it can be.
+
+    Collective: every rank of the group calls this with an equal case.
+    """
+    progress.phase(Phase.PREPARING)
+    walk = plan_walk(case, cache_bytes=0)
+    free = -float(control.max(np.array([-backend.free_bytes()], dtype=np.float64))[0])
+    if backend.refusal(case) is not None or needed_bytes(case, walk, check=False) > free:
+        return
+    with closing(backend.open(case, walk)) as buffers:
+        buffers.fill()
+        control.barrier()
+        with closing(backend.timer(case, walk, buffers)) as timer:
+            timer.once()
+
+
 def _measure(
     case: Case,
     policy: Policy,
@@ -141,6 +163,7 @@ def _measure(
             ops_per_sample=ops,
             warmup_samples=warmup_samples,
             clock=timer.clock,
+            host_us_per_call=timer.host_us_per_call,
             notes=notes,
         )
     )

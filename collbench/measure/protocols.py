@@ -95,6 +95,10 @@ class Timer(Protocol):
     """Calls a sample, where the way of timing fixes it (a captured graph)."""
     notes: list[str]
 
+    @property
+    def host_us_per_call(self) -> float | None:
+        """Host time of issuing a call, median over the samples so far; None in a graph."""
+
     def once(self) -> None:
         """Goes once, untimed, through the measured path."""
 

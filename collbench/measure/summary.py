@@ -27,6 +27,7 @@ def summarise(
     ops_per_sample: int,
     warmup_samples: int,
     show_rate: bool,
+    host_us_per_call: float | None = None,
 ) -> Summary:
     """Returns the figures of a trial.
 
@@ -36,6 +37,7 @@ def summarise(
         ops_per_sample: calls in each sample.
         warmup_samples: samples thrown away before.
         show_rate: False where the data were wrong or the path was not used: no rate then.
+        host_us_per_call: of the rank with the costliest host.
     """
     times = times_us.astype(np.float64)
     slowest = times.max(axis=0)
@@ -64,6 +66,7 @@ def summarise(
         late_rank=late_rank,
         late_share=late_share,
         slowest_rank=int(np.argmax(np.median(times, axis=1))) if case.world_size > 1 else None,
+        host_us_per_call=host_us_per_call,
     )
 
 

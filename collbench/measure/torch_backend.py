@@ -18,6 +18,7 @@ from collbench.measure.host_timer import HostTimer, PerfCounter
 from collbench.measure.plant import Plant, plant_in
 from collbench.measure.protocols import Buffers, Control, Progress, Timer
 from collbench.measure.torch_buffers import Arena, TorchBuffers
+from collbench.measure.torch_device import TorchDevice
 from collbench.measure.walk import Walk
 from collbench.model import Case, Mode, Reason, ReasonCode
 from collbench.stats import FloatArray
@@ -63,9 +64,9 @@ class TorchBackend:
     ) -> None:
         self.name = name
         self._host_free_bytes, self._host_cache_bytes = host_free_bytes, host_cache_bytes
-        self._rank, self._group = rank, group
+        self._rank, self.group = rank, group
         self._control, self._progress = control, progress
-        self._device, self._ranks_on_device = device, ranks_on_device
+        self.device, self._ranks_on_device = device, ranks_on_device
         self._plant = plant
         self._arena = Arena(device)
 
@@ -80,7 +81,7 @@ class TorchBackend:
             )
         if case.collective == "send_recv" and case.world_size < 2:
             return _reason(ReasonCode.NEEDS_TWO_RANKS, "send_recv needs 2 ranks or more")
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             return _refused_by_gloo(case)
         return None
 
@@ -91,7 +92,7 @@ class TorchBackend:
 
     @property
     def _on_gpu(self) -> bool:
-        return self._device.type == "cuda"
+        return self.device.type == "cuda"
 
     def cache_bytes(self) -> int:
         """Returns the size of the last cache before memory.
@@ -99,7 +100,7 @@ class TorchBackend:
         Of a CPU at most ``_MOST_HOST_CACHE_BYTES``: a virtual machine reports the whole socket's.
         """
         if self._on_gpu:
-            l2_bytes: int = torch.cuda.get_device_properties(self._device).L2_cache_size
+            l2_bytes: int = torch.cuda.get_device_properties(self.device).L2_cache_size
             return l2_bytes
         return min(self._host_cache_bytes, _MOST_HOST_CACHE_BYTES)
 
@@ -109,7 +110,7 @@ class TorchBackend:
 
     def open(self, case: Case, walk: Walk) -> Buffers:
         """Takes the memory of a case."""
-        buffers = TorchBuffers(case, walk, self._rank, self._group, self._arena)
+        buffers = TorchBuffers(case, walk, self._rank, self.group, self._arena)
         return plant_in(buffers, case, self._rank, self._plant)
 
     def timer(self, case: Case, walk: Walk, buffers: Buffers) -> Timer:
@@ -128,7 +129,7 @@ class TorchBackend:
             Mode.GRAPH: GraphTimer,
             Mode.EAGER_DEVICE: QueuedTimer,
         }
-        return kinds[case.mode](calls)
+        return kinds[case.mode](calls, TorchDevice())
 
     def now_s(self) -> float:
         """Returns a monotonic time in seconds."""
@@ -149,23 +150,32 @@ def _refused_by_gloo(case: Case) -> Reason | None:
     return None
 
 
-def form_groups(
-    store: dist.Store, rank: int, world_size: int, backend: str
-) -> tuple[dist.ProcessGroup, dist.ProcessGroup]:
-    """Returns the measured group and the control group over all ranks of the store.
+def form_control(store: dist.Store, rank: int, world_size: int) -> TorchControl:
+    """Returns the agreement between all ranks of the store.
 
-    Collective: every rank. Synchronises. The first call on the measured group, one element, is
-    made here, so that building its connections is no part of any case.
+    Collective: every rank. Synchronises.
     """
     # Gloo takes the address of the host name unless told; a host name that does not resolve, or
     # resolves to a wrong interface, is the commonest way for it to fail on one machine.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=NEVER)
-    control = dist.group.WORLD
-    assert control is not None
-    measured = dist.new_group(backend=backend, timeout=NEVER)
-    device = "cuda" if backend == "nccl" else "cpu"
-    dist.all_reduce(torch.ones(1, device=device), group=measured)
-    if backend == "nccl":
+    group = dist.group.WORLD
+    assert group is not None
+    return TorchControl(group)
+
+
+def form_measured(backend: str, device: torch.device) -> dist.ProcessGroup:
+    """Returns the measured group over all ranks. Collective: every rank. Synchronises.
+
+    The first call, one element, is made here, so that building its connections is no part of any
+    case. Not where an algorithm or a protocol is chosen: NCCL may refuse it for this very call and
+    has spoilt the communicator then; such a group connects in the first case's untimed call.
+    """
+    # With a device NCCL starts its communicator now, and not at the first collective.
+    at_once = device if backend == "nccl" else None
+    group: dist.ProcessGroup = dist.new_group(backend=backend, timeout=NEVER, device_id=at_once)
+    if not {"NCCL_ALGO", "NCCL_PROTO"} & os.environ.keys():
+        dist.all_reduce(torch.ones(1, device=device), group=group)
+    if device.type == "cuda":
         torch.cuda.synchronize()
-    return measured, control
+    return group

@@ -4,62 +4,31 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from collbench.collectives import COLLECTIVES, Collective
+from collbench.engine.lineup import Starts, count_starts
 from collbench.engine.protocol import Group, Round
 from collbench.errors import UsageError
-from collbench.model import Case, Policy, Record
+from collbench.model import Case, Reason, Record
+from collbench.nccl.settings import setting_text, swept_variables
+from collbench.plan.costs import estimate_s
+from collbench.plan.order import in_blocks
 from collbench.suite import ALL_ROOTS, ResolvedSuite
 from collbench.units import format_size
 
+_MOST_WHYS = 3
+"""Reasons shown where nothing is left."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Cost:
-    """Rough costs of a back end, for the estimate alone: right within a factor of about two."""
-
-    start_s: float
-    """Of a repeat: importing torch, forking, opening devices, forming groups."""
-    case_s: float
-    """Of a case: taking memory, agreeing."""
-    call_us: float
-    """Of an empty call."""
-    wire_gb_per_s: float
-    check_gb_per_s: float
-    """Filling and comparing."""
-    samples: float
-    """Until precise; the host's noise keeps a CPU from it as a rule, so its time runs out."""
+Refusal = Callable[[Case], Reason | None]
 
 
-_COSTS = {
-    "nccl": _Cost(
-        start_s=7.0,
-        case_s=0.06,
-        call_us=40.0,
-        wire_gb_per_s=100.0,
-        check_gb_per_s=20.0,
-        samples=60,
-    ),
-    "gloo": _Cost(
-        start_s=2.0,
-        case_s=0.06,
-        call_us=100.0,
-        wire_gb_per_s=1.0,
-        check_gb_per_s=1.0,
-        samples=10_000,
-    ),
-    "simulated": _Cost(
-        start_s=0.0,
-        case_s=0.005,
-        call_us=0.0,
-        wire_gb_per_s=1e9,
-        check_gb_per_s=1e9,
-        samples=0,
-    ),
-}
-_SHORTEST_SAMPLE_US = 200.0
-"""Small calls are timed in batches of about so long."""
+class Refused(Record, frozen=True, kw_only=True):
+    """A case that cannot be, and why: recorded, not run."""
+
+    case: Case
+    reason: Reason
 
 
 class SweepPlan(Record, frozen=True, kw_only=True):
@@ -68,6 +37,8 @@ class SweepPlan(Record, frozen=True, kw_only=True):
     rounds: tuple[Round, ...]
     cases: tuple[Case, ...]
     """In reading order: see ``plan_sweep``."""
+    refused: tuple[Refused, ...] = ()
+    starts: Starts = Starts()
     repeats: int
     collapsed: tuple[str, ...]
     """Sizes asked for that move the same bytes, in words."""
@@ -76,19 +47,28 @@ class SweepPlan(Record, frozen=True, kw_only=True):
     @property
     def trials(self) -> int:
         """Trials of the whole run."""
-        return len(self.cases) * self.repeats
+        return len(self.cases) * self.repeats + len(self.refused)
 
 
 def plan_sweep(
-    suite: ResolvedSuite, *, backend: str, world_size: int, seed: int, nodes: int = 1
+    suite: ResolvedSuite,
+    *,
+    backend: str,
+    world_size: int,
+    seed: int,
+    nodes: int = 1,
+    emulated: bool = False,
+    refusal: Refusal | None = None,
 ) -> SweepPlan:
     """Returns the plan of a sweep.
 
     Cases come in nccl-tests' reading order: a table for each (collective, type, operator, root),
-    in it a row a size, in the row out of place before in place, then the modes. Neighbours in a
-    row are measured next to each other, so that drift does not look like an effect of the mode,
-    and an interrupted run has whole rows. With several repeats each has its own order, drawn from
-    ``seed + repeat``, so that drift does not look like an effect of the size either.
+    in it a row a size, in the row out of place before in place, then the settings, then the modes.
+    Those that can share processes and communicators run together (``in_blocks``); within such a
+    block neighbours in a row are measured next to each other, so that drift does not look like an
+    effect of the mode, and an interrupted run has whole rows. With several repeats each has its
+    own order, drawn from ``seed + repeat``, so that drift does not look like an effect of the size
+    either.
 
     What a back end cannot do stays in the plan and becomes an ``unsupported`` record: a row that
     is missing would leave the reader guessing.
@@ -99,9 +79,11 @@ def plan_sweep(
         world_size: ranks of the group.
         seed: of the orders.
         nodes: that the ranks are on.
+        emulated: whether those nodes are fake hosts.
+        refusal: says why a case cannot be, or None; such a case is recorded without running.
 
     Raises:
-        UsageError: a root that is not among the ranks.
+        UsageError: a root that is not among the ranks; nothing can be of all that is asked.
     """
     cases: list[Case] = []
     merged: dict[tuple[tuple[int, ...], int], list[str]] = {}
@@ -109,22 +91,58 @@ def plan_sweep(
         collective = COLLECTIVES[name]
         for dtype in suite.dtypes:
             rows = _rows(collective, suite.sizes, dtype, world_size)
-            cases += _cases(suite, collective, dtype, rows, backend, world_size, nodes)
+            place = _Place(backend=backend, world_size=world_size, nodes=nodes, emulated=emulated)
+            cases += _cases(suite, collective, dtype, rows, place)
             for row in rows:
                 if len(row.requests) > 1:
                     names = merged.setdefault((row.requests, row.size_bytes), [])
                     names += [name] if name not in names else []
+    refused = _refused(cases, refusal) if refusal is not None else ()
+    out = {item.case.case_id for item in refused}
+    left = [case for case in cases if case.case_id not in out] if out else cases
+    _refuse_nothing_left(left, refused)
+    swept = sorted(swept_variables(suite.settings))
+    rounds = tuple(_rounds(left, suite.repeats, world_size, seed, swept))
+    starts = count_starts(rounds, suite.policy, world_size, swept)
     return SweepPlan(
-        rounds=tuple(_rounds(cases, suite.repeats, world_size, seed)),
-        cases=tuple(cases),
+        rounds=rounds,
+        cases=tuple(left),
+        refused=refused,
+        starts=starts,
         repeats=suite.repeats,
         collapsed=tuple(
             f"{_listed(requests)} move {format_size(size_bytes)} on {world_size} ranks"
             f" ({', '.join(names)}): one row"
             for (requests, size_bytes), names in merged.items()
         ),
-        estimate_s=suite.repeats * _repeat_s(cases, suite.policy, _COSTS[backend]),
+        estimate_s=estimate_s(left, suite.repeats, suite.policy, starts),
     )
+
+
+def _refused(cases: list[Case], refusal: Refusal) -> tuple[Refused, ...]:
+    judged = ((case, refusal(case)) for case in cases)
+    return tuple(Refused(case=case, reason=why) for case, why in judged if why is not None)
+
+
+def _refuse_nothing_left(left: list[Case], refused: tuple[Refused, ...]) -> None:
+    if left or not refused:
+        return
+    whys = dict.fromkeys(
+        f"{setting_text(item.case.setting)}: {item.reason.text}" for item in refused
+    )
+    shown = "; ".join(list(whys)[:_MOST_WHYS])
+    more = f"; and {len(whys) - _MOST_WHYS} more like it" if len(whys) > _MOST_WHYS else ""
+    raise UsageError(f"nothing of what is asked can be: {shown}{more}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """What all cases of a plan share."""
+
+    backend: str
+    world_size: int
+    nodes: int
+    emulated: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,35 +180,36 @@ def _cases(
     collective: Collective,
     dtype: str,
     rows: list[_SizeRow],
-    backend: str,
-    world_size: int,
-    nodes: int,
+    place: _Place,
 ) -> Iterator[Case]:
     redops = suite.redops if collective.has_redop else (None,)
-    roots = _roots(suite.roots, world_size) if collective.has_root else (None,)
+    roots = _roots(suite.roots, place.world_size) if collective.has_root else (None,)
     placements = {
         "natural": (collective.natural_in_place,),
         "yes": (True,),
         "no": (False,),
         "both": (False, True),
     }[suite.in_place]
-    for redop, root, row, in_place, mode in itertools.product(
-        redops, roots, rows, placements, suite.modes
+    for redop, root, row, in_place, setting, mode in itertools.product(
+        redops, roots, rows, placements, suite.settings, suite.modes
     ):
         yield Case(
             collective=collective.name,
-            backend=backend,
+            backend=place.backend,
             dtype=dtype,
             redop=redop,
             root=root,
             size_bytes=row.size_bytes,
             requested_bytes=row.request,
             count=row.count,
-            world_size=world_size,
-            nodes=nodes,
+            world_size=place.world_size,
+            nodes=place.nodes,
             in_place=in_place,
             mode=mode,
             pattern=suite.pattern,
+            setting=setting,
+            via=suite.via,
+            emulated=place.emulated,
         )
 
 
@@ -204,13 +223,14 @@ def _roots(asked: tuple[int, ...], world_size: int) -> tuple[int, ...]:
     return tuple(range(world_size)) if ALL_ROOTS in asked else asked
 
 
-def _rounds(cases: list[Case], repeats: int, world_size: int, seed: int) -> Iterator[Round]:
+def _rounds(
+    cases: list[Case], repeats: int, world_size: int, seed: int, swept: list[str]
+) -> Iterator[Round]:
     for repeat in range(repeats):
-        order = list(cases)
-        if repeats > 1:
-            # Not cryptography: a recorded seed must give the same order again.
-            random.Random(seed + repeat).shuffle(order)  # noqa: S311
-        group = Group(ranks=tuple(range(world_size)), cases=tuple(order))
+        # Not cryptography: a recorded seed must give the same order again.
+        shuffle = random.Random(seed + repeat) if repeats > 1 else None  # noqa: S311
+        ordered = in_blocks(cases, swept, shuffle)
+        group = Group(ranks=tuple(range(world_size)), cases=ordered)
         yield Round(repeat=repeat, groups=(group,))
 
 
@@ -218,23 +238,3 @@ def _listed(requests: tuple[int, ...]) -> str:
     words = [format_size(size) for size in requests]
     both = "both" if len(words) == 2 else "all"
     return f"{', '.join(words[:-1])} and {words[-1]} {both}"
-
-
-def _repeat_s(cases: list[Case], policy: Policy, cost: _Cost) -> float:
-    """Returns about how long a repeat takes: the start, and for each case sampling and checking.
-
-    Sampling ends by the number of samples or by time. The data are filled, compared, filled and
-    compared again.
-    """
-    total_s = cost.start_s
-    for case in cases:
-        call_us = cost.call_us + case.size_bytes / cost.wire_gb_per_s / 1e3
-        sample_s = max(call_us, _SHORTEST_SAMPLE_US) / 1e6
-        if policy.samples is not None:
-            total_s += policy.samples * sample_s
-        else:
-            total_s += min(policy.max_time_s, cost.samples * sample_s)
-        if policy.check:
-            total_s += 4 * case.size_bytes / cost.check_gb_per_s / 1e9
-        total_s += cost.case_s
-    return total_s

@@ -1,16 +1,77 @@
-"""Which NCCL is loaded in this process; torch's own answer is the one it was compiled with."""
+"""Which NCCL is loaded in this process, and what a library's file says without being loaded.
+
+torch's own answer is the version it was compiled with.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from collbench.errors import UsageError
 from collbench.model import LibraryVersion
 
 _MAPS = Path("/proc/self/maps")
 _LIBRARY = re.compile(r"/libnccl\.so[.0-9]*( \(deleted\))?$")
+
+_ELF = b"\x7fELF"
+_VERSION_TEXT = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
+_NAME = re.compile(rb"NCCL_[A-Z0-9_]+")
+_WHEEL_PATH = Path("nvidia/nccl/lib/libnccl.so.2")
+
+
+def installed_library(search: Sequence[str] | None = None) -> Path | None:
+    """Returns the libnccl of the wheel that torch depends on; None where there is no such wheel.
+
+    Args:
+        search: folders of packages; Python's own if None.
+    """
+    folders = sys.path if search is None else search
+    found = (Path(folder or ".") / _WHEEL_PATH for folder in folders)
+    return next((path for path in found if path.is_file()), None)
+
+
+def identify_library(path: Path) -> LibraryVersion:
+    """Returns the version that stands in a library's file; does not load it.
+
+    Raises:
+        UsageError: not readable, or no NCCL library.
+    """
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) != _ELF:
+                raise UsageError(f"{path} is no shared library; give the path of a libnccl.so.2")
+            with mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ) as content:
+                found = _VERSION_TEXT.search(content)
+    except OSError as problem:
+        raise UsageError(
+            f"{path} cannot be read: {problem.strerror}; give the path of a libnccl.so.2"
+        ) from None
+    if found is None:
+        raise UsageError(
+            f"{path} is no NCCL library: no NCCL version stands in it; give the path of a"
+            " libnccl.so.2"
+        )
+    return LibraryVersion(version=found[1].decode(), path=str(path.resolve()))
+
+
+def names_in_library(path: Path) -> frozenset[str]:
+    """Returns every NCCL_ name that stands in a library's file: the variables that it knows."""
+    with (
+        path.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ) as content,
+    ):
+        return frozenset(name.decode() for name in _NAME.findall(content))
+
+
+def version_tuple(version: str) -> tuple[int, int, int] | None:
+    """Returns the numbers of a version's text, None where it has none."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
 def mapped_nccl(maps: Path = _MAPS) -> list[str]:

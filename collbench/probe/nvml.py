@@ -73,6 +73,7 @@ class NvmlReader:
         mig = self._ask(nvml.nvmlDeviceGetMigMode, handle)
         power_mw = self._ask(nvml.nvmlDeviceGetPowerManagementLimit, handle)
         links = len(self._link_ends(handle))
+        capability = self._ask(nvml.nvmlDeviceGetCudaComputeCapability, handle)
         return Gpu(
             index=index,
             name=as_text(nvml.nvmlDeviceGetName(handle)),
@@ -87,6 +88,7 @@ class NvmlReader:
             mig=None if mig is None else bool(mig[0]),
             nvlinks=links,
             nvlink_gb_per_s=self._link_rate(handle) if links else None,
+            compute_capability=None if capability is None else ".".join(map(str, capability)),
         )
 
     def _link_ends(self, handle: Any) -> list[str]:

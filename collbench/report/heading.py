@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
-from collbench.model import Case, Run, Topology
+from collbench.model import Run, Topology
+from collbench.nccl.settings import setting_text
+from collbench.plan.sweep import SweepPlan
 from collbench.units import format_duration
 
 
@@ -55,12 +56,14 @@ def _differs(run: Run) -> bool:
     return nccl is not None and nccl.compiled is not None and nccl.compiled != nccl.version
 
 
-def plan_line(cases: Sequence[Case], repeats: int, estimate_s: float, run_id: str) -> str:
+def plan_line(plan: SweepPlan, run_id: str) -> str:
     """Returns the line that says how much will be run, and how long it takes."""
+    cases = plan.cases
     counts = [
         (len({case.collective for case in cases}), "collective"),
         (len({(case.dtype, case.redop) for case in cases if case.redop}) or 1, "type and operator"),
         (len({case.requested_bytes for case in cases}), "size"),
+        (len({tuple(case.setting.items()) for case in cases}), "setting"),
         (len({case.mode for case in cases}), "mode"),
     ]
     axes = " x ".join(
@@ -68,9 +71,27 @@ def plan_line(cases: Sequence[Case], repeats: int, estimate_s: float, run_id: st
         for count, word in counts
         if count > 1 or word in ("collective", "size")
     )
-    times = _counted(repeats, "repeat")
-    left = f"plan: {axes}: {_counted(len(cases), 'case')}, {times}, about"
-    return f"{left} {format_duration(estimate_s)}    run {run_id}"
+    starts = plan.starts
+    parts = [_counted(len(cases), "case"), _counted(plan.repeats, "repeat")]
+    if cases and cases[0].backend == "nccl":
+        parts += [
+            _counted(starts.zygotes, "zygote"),
+            _counted(starts.workers, "worker"),
+            _counted(starts.communicators, "communicator"),
+        ]
+        parts += [f"{_counted(starts.twins, 'case')} proved apart"] if starts.twins else []
+    left = f"plan: {axes}: {', '.join(parts)}, about"
+    return f"{left} {format_duration(plan.estimate_s)}    run {run_id}"
+
+
+def refused_lines(plan: SweepPlan) -> list[str]:
+    """Returns a line for each reason why cases cannot be, with the settings it holds for."""
+    found: dict[str, list[str]] = {}
+    for item in plan.refused:
+        settings = found.setdefault(item.reason.text, [])
+        text = setting_text(item.case.setting)
+        settings += [text] if text not in settings else []
+    return [f"unsupported: {'; '.join(settings)}: {why}" for why, settings in found.items()]
 
 
 def _counted(count: int, word: str) -> str:

@@ -8,13 +8,14 @@ the file and the key, or the option.
 from __future__ import annotations
 
 from collbench.suite.files import find_suite, load_suite, shipped_suites, suite_folder
-from collbench.suite.resolve import ResolvedSuite, resolve, suite_as_dict
+from collbench.suite.resolve import ResolvedSuite, resolve, settings_of, suite_as_dict
 from collbench.suite.schema import (
     ALL_ROOTS,
     AUTO,
     BACKENDS,
     IN_PLACE,
     SUITE_SCHEMA,
+    VIAS,
     Ladder,
     Measure,
     Place,
@@ -30,6 +31,7 @@ __all__ = [
     "BACKENDS",
     "IN_PLACE",
     "SUITE_SCHEMA",
+    "VIAS",
     "Ladder",
     "Measure",
     "Place",
@@ -43,6 +45,7 @@ __all__ = [
     "load_suite",
     "override",
     "resolve",
+    "settings_of",
     "shipped_suites",
     "suite_as_dict",
     "suite_folder",

@@ -7,7 +7,16 @@ from typing import Any
 import msgspec
 
 from collbench.model import Mode, Pattern, Policy
-from collbench.suite.schema import Suite
+from collbench.suite.axes import (
+    product_of_axes,
+    read_algorithms,
+    read_ib,
+    read_networks,
+    read_protocols,
+    read_selections,
+    read_variables,
+)
+from collbench.suite.schema import Questions, Suite
 from collbench.suite.values import (
     check_suite,
     read_backend,
@@ -15,7 +24,9 @@ from collbench.suite.values import (
     read_count,
     read_deadline,
     read_dtypes,
+    read_fake_hosts,
     read_in_place,
+    read_library,
     read_max_time,
     read_modes,
     read_pattern,
@@ -26,6 +37,7 @@ from collbench.suite.values import (
     read_samples,
     read_seed,
     read_sizes,
+    read_via,
 )
 
 _AUTO_MAX_BYTES = {True: 2**30, False: 16 * 2**20}
@@ -50,7 +62,13 @@ class ResolvedSuite(msgspec.Struct, frozen=True, kw_only=True):
     modes: tuple[Mode, ...]
     pattern: Pattern
     in_place: str
+    settings: tuple[dict[str, str], ...]
+    """The swept variables; a single empty one where none is swept."""
     backend: str
+    via: str
+    nccl: str | None
+    """Path of an NCCL library; None: the installed one."""
+    fake_hosts: int | None
     ranks: int | None
     """None: all that are here."""
     gpus: int | None
@@ -85,7 +103,11 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
         modes=read_modes(asked.modes) or _AUTO_MODES[gpu],
         pattern=read_pattern(asked.pattern),
         in_place=read_in_place(asked.in_place),
+        settings=settings_of(asked),
         backend=read_backend(place.backend),
+        via=read_via(place.via),
+        nccl=read_library(place.nccl),
+        fake_hosts=read_fake_hosts(place.fake_hosts),
         ranks=read_count(place.ranks),
         gpus=read_count(place.gpus),
         repeats=read_repeats(place.repeats),
@@ -96,9 +118,27 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
             samples=read_samples(measure.samples),
             warmup=read_count(measure.warmup),
             check=measure.check,
+            proof=measure.proof,
             deadline_s=read_deadline(measure.deadline),
             init_deadline_s=read_deadline(measure.init_deadline),
         ),
+    )
+
+
+def settings_of(asked: Questions) -> tuple[dict[str, str], ...]:
+    """Returns all settings that the axes make.
+
+    Raises:
+        UsageError: a value that cannot be, or axes that contradict each other.
+    """
+    return product_of_axes(
+        algorithms=read_algorithms(asked.algo),
+        protocols=read_protocols(asked.proto),
+        ib=read_ib(asked.ib),
+        networks=read_networks(asked.net),
+        variables=read_variables(asked.env),
+        selections=read_selections(asked.alg_selection),
+        reference=asked.reference,
     )
 
 

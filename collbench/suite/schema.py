@@ -8,6 +8,7 @@ SUITE_SCHEMA = 1
 AUTO = "auto"
 IN_PLACE = ("natural", "yes", "no", "both")
 BACKENDS = ("auto", "nccl", "gloo")
+VIAS = ("torch", "native")
 ALL_ROOTS = -1
 """nccl-tests' word for every rank in turn."""
 
@@ -36,6 +37,18 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     modes: str | tuple[str, ...] = AUTO
     pattern: str = "back_to_back"
     in_place: str = "natural"
+    algo: tuple[str, ...] = ()
+    """NCCL_ALGO; ``default``: not set."""
+    proto: tuple[str, ...] = ()
+    ib: tuple[str, ...] = ()
+    """``on``, ``off``."""
+    net: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    """``KEY=VALUE`` texts; several of one key are swept."""
+    alg_selection: tuple[str, ...] = ()
+    """NCCL's per-call choice (2.31 and newer, native back end)."""
+    reference: bool = False
+    """Also each case with neither algorithm nor protocol set."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +57,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     backend: str = AUTO
     ranks: int | str = AUTO
     gpus: int | str = AUTO
+    via: str = "torch"
+    """``native``: straight on the NCCL library."""
+    nccl: str = AUTO
+    """Path of a libnccl.so.2, for the native back end."""
+    fake_hosts: int = 0
+    """So many hosts emulated on this machine; 0: none."""
     repeats: int = 1
     seed: int = 0
     """0: drawn, and recorded."""
@@ -58,6 +77,8 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """0: by precision."""
     warmup: int | str = AUTO
     check: bool = True
+    proof: bool = True
+    """Read back what ran from NCCL's log."""
     deadline: str = "60s"
     init_deadline: str = "120s"
 

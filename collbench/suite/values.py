@@ -12,9 +12,18 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from collbench.collectives import ITEM_BYTES, REDOPS, collective_named, dtype_named, redop_named
-from collbench.errors import UsageError, nearest
+from collbench.errors import UsageError
 from collbench.model import Mode, Pattern
-from collbench.suite.schema import ALL_ROOTS, AUTO, BACKENDS, IN_PLACE, Ladder, Suite
+from collbench.suite.axes import (
+    one_of,
+    read_algorithms,
+    read_ib,
+    read_networks,
+    read_protocols,
+    read_selections,
+    read_variables,
+)
+from collbench.suite.schema import ALL_ROOTS, AUTO, BACKENDS, IN_PLACE, VIAS, Ladder, Suite
 from collbench.units import format_size, parse_duration, parse_share, parse_size
 
 T = TypeVar("T")
@@ -58,22 +67,41 @@ def read_modes(words: str | Sequence[str]) -> tuple[Mode, ...] | None:
     listed = [words] if isinstance(words, str) else words
     _some(listed, "eager, graph")
     allowed = [str(mode) for mode in Mode]
-    return tuple(Mode(word) for word in _unique(_one_of("mode", w, allowed) for w in listed))
+    return tuple(Mode(word) for word in _unique(one_of("mode", w, allowed) for w in listed))
 
 
 def read_pattern(word: str) -> Pattern:
     """Returns the pattern."""
-    return Pattern(_one_of("pattern", word, [str(pattern) for pattern in Pattern]))
+    return Pattern(one_of("pattern", word, [str(pattern) for pattern in Pattern]))
 
 
 def read_in_place(word: str) -> str:
     """Returns the word for the placements."""
-    return _one_of("placement", word, IN_PLACE)
+    return one_of("placement", word, IN_PLACE)
 
 
 def read_backend(word: str) -> str:
     """Returns the back end's name, or "auto"."""
-    return _one_of("back end", word, BACKENDS)
+    return one_of("back end", word, BACKENDS)
+
+
+def read_via(word: str) -> str:
+    """Returns through what NCCL is called."""
+    return one_of("way", word, VIAS)
+
+
+def read_library(text: str) -> str | None:
+    """Returns the path of an NCCL library; None is "the installed one"."""
+    if not text.strip():
+        raise UsageError("an empty path; give the path of a libnccl.so.2, or auto")
+    return None if text == AUTO else text
+
+
+def read_fake_hosts(value: int) -> int | None:
+    """Returns how many hosts to emulate; None is "none"."""
+    if value == 1:
+        raise UsageError("1 host is what there is; emulate 2 or more, or none (0)")
+    return _within(value, 0, 4096) or None
 
 
 def read_count(value: int | str) -> int | None:
@@ -219,14 +247,6 @@ def _some(values: Sequence[object], example: str) -> None:
         raise UsageError(f"the list is empty; write for instance {example}")
 
 
-def _one_of(what: str, word: str, allowed: Sequence[str]) -> str:
-    if word not in allowed:
-        raise UsageError(
-            f"unknown {what} '{word}'{nearest(word, allowed) or ';'} allowed: {', '.join(allowed)}"
-        )
-    return word
-
-
 def _named_or_all(
     words: Sequence[str], everything: Iterable[str], named: Callable[[str], str]
 ) -> tuple[str, ...]:
@@ -250,7 +270,16 @@ _READERS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
         "sweep.modes": read_modes,
         "sweep.pattern": read_pattern,
         "sweep.in_place": read_in_place,
+        "sweep.algo": read_algorithms,
+        "sweep.proto": read_protocols,
+        "sweep.ib": read_ib,
+        "sweep.net": read_networks,
+        "sweep.env": read_variables,
+        "sweep.alg_selection": read_selections,
         "run.backend": read_backend,
+        "run.via": read_via,
+        "run.nccl": read_library,
+        "run.fake_hosts": read_fake_hosts,
         "run.ranks": read_count,
         "run.gpus": read_count,
         "run.repeats": read_repeats,
@@ -263,7 +292,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
         "measure.init_deadline": read_deadline,
     }
 )
-"""Key -> what reads it. ``measure.check`` is a bool and can be nothing else."""
+"""Key -> what reads it. Keys that are a bool can be nothing else and are not here."""
 
 
 def check_value(key: str, value: object) -> None:

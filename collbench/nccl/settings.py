@@ -1,0 +1,82 @@
+"""A setting: the swept variables of a case, and what they ask of the processes that run it.
+
+In a case's record a setting is a plain dictionary: variables by name, and two words of our own,
+``ib`` (``on``, ``off``) and ``alg_selection`` (NCCL's per-call choice). An empty one is what the
+environment says by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from collbench.model import Record
+from collbench.nccl.variables import ReadAt, read_at
+
+IB = "ib"
+ALG_SELECTION = "alg_selection"
+Changes = tuple[tuple[str, str | None], ...]
+"""Variables in order of their names; None: not set."""
+
+_IB_VARIABLES: Mapping[str, Mapping[str, str | None]] = {
+    # NCCL_NET=Socket is the sure lever: NCCL_IB_DISABLE=1 leaves a network plug-in at work.
+    "off": {"NCCL_NET": "Socket"},
+    "on": {"NCCL_NET": None, "NCCL_IB_DISABLE": "0"},
+}
+
+
+class Needs(Record, frozen=True, kw_only=True):
+    """What a setting needs, by what must be fresh for it: equal parts can be shared."""
+
+    zygote: Changes
+    worker: Changes
+    communicator: Changes
+
+
+def variables_of(setting: Mapping[str, str]) -> dict[str, str | None]:
+    """Returns the variables that a setting sets, or takes away (None)."""
+    found: dict[str, str | None] = {}
+    for name, value in setting.items():
+        if name == IB:
+            found |= _IB_VARIABLES[value]
+        elif name != ALG_SELECTION:
+            found[name] = value
+    return found
+
+
+def swept_variables(settings: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    """Returns the names that any of the settings touches.
+
+    A setting without one of them means "not set", whatever the environment says.
+    """
+    return frozenset(name for setting in settings for name in variables_of(setting))
+
+
+def needs_of(setting: Mapping[str, str], swept: Iterable[str]) -> Needs:
+    """Returns what a setting needs, beside others that touch the ``swept`` variables.
+
+    Unset in a communicator's part is not the same as absent: the communicator before may have set
+    it in the same process.
+    """
+    mine = variables_of(setting)
+    parts: dict[ReadAt, list[tuple[str, str | None]]] = {when: [] for when in ReadAt}
+    for name in sorted({*swept, *mine}):
+        parts[read_at(name)].append((name, mine.get(name)))
+    return Needs(
+        zygote=tuple(parts[ReadAt.ZYGOTE]),
+        worker=tuple(parts[ReadAt.WORKER]),
+        communicator=tuple(parts[ReadAt.COMMUNICATOR]),
+    )
+
+
+def setting_text(setting: Mapping[str, str]) -> str:
+    """Returns a setting in a few words: ``Ring/LL, ib off``; ``default`` where nothing is set."""
+    words = []
+    algorithm, protocol = setting.get("NCCL_ALGO"), setting.get("NCCL_PROTO")
+    if algorithm or protocol:
+        words.append("/".join(word for word in (algorithm, protocol) if word))
+    for name, value in sorted(setting.items()):
+        if name == IB:
+            words.append(f"ib {value}")
+        elif name not in ("NCCL_ALGO", "NCCL_PROTO"):
+            words.append(f"{name.removeprefix('NCCL_')}={value}")
+    return ", ".join(words) or "default"

@@ -1,0 +1,86 @@
+"""When a variable is read: what must be fresh for a new value of it to count.
+
+NCCL reads NCCL_ALGO, NCCL_PROTO and NCCL_NET at every start of a communicator and caches nearly
+everything else at its first use (src/misc/param.cc and the ``static`` look-ups in src/graph and
+src/transport, NCCL 2.30.7). A variable of the interpreter or the loader must be there before the
+process begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from enum import StrEnum
+
+from collbench.errors import nearest
+
+SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|PASSWORD|SECRET)(_|$)", re.IGNORECASE)
+"""Names that are never recorded, and never set for a measurement."""
+
+LOG_VARIABLES = {
+    "NCCL_DEBUG": "INFO",
+    "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH,TUNING",
+}
+"""With these NCCL writes down what it uses; the file's name comes on top (NCCL_DEBUG_FILE)."""
+
+MANAGED = {
+    **dict.fromkeys(
+        ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"),
+        "it is set by the proof of what ran; read the log in the run's folder",
+    ),
+    "NCCL_HOSTID": "say how many hosts to emulate with --fake-hosts",
+    "CUDA_VISIBLE_DEVICES": "set it for the whole command, or say how many GPUs with --gpus",
+}
+"""Variables that cannot be swept, and what to do instead."""
+
+
+class ReadAt(StrEnum):
+    """The longest-lived thing that has to be fresh for a new value."""
+
+    COMMUNICATOR = "communicator"
+    WORKER = "worker"
+    ZYGOTE = "zygote"
+
+
+_AT_COMMUNICATOR = frozenset(
+    {
+        "NCCL_ALGO",
+        "NCCL_PROTO",
+        "NCCL_NET",
+        "NCCL_CHECK_MODE",
+        "NCCL_LAUNCH_MODE",
+        "NCCL_TOPO_FILE",
+        "NCCL_GRAPH_FILE",
+    }
+)
+# NCCL_COLLNET_ENABLE is read per communicator too, but 2.27.0 to 2.27.4 cached it (nccl#1741).
+_AT_WORKER = ("NCCL_", "TORCH_NCCL_", "GLOO_", "CUDA_", "UCX_", "FI_")
+
+_OTHERS_NAMES = re.compile(
+    r"NCCL_(BLOCKING_WAIT|ASYNC_ERROR_HANDLING|DESYNC_DEBUG|ENABLE_TIMING|AVOID_RECORD_STREAMS"
+    r"|TUNER_CONFIG_FILE|INSPECTOR_\w+|TESTS_\w+)"
+)
+"""Variables in NCCL's name that others read: torch, NCCL's example plug-ins, nccl-tests."""
+
+
+def read_at(name: str) -> ReadAt:
+    """Returns when a variable is read. Whatever is not known needs a fresh zygote."""
+    if name in _AT_COMMUNICATOR:
+        return ReadAt.COMMUNICATOR
+    return ReadAt.WORKER if name.startswith(_AT_WORKER) else ReadAt.ZYGOTE
+
+
+def without_effect(names: Iterable[str], known: Collection[str], release: str) -> list[str]:
+    """Returns a line for each NCCL variable that the library in use does not know.
+
+    Args:
+        names: of variables that are set.
+        known: names that stand in the library.
+        release: what to call it: ``2.28.9``.
+    """
+    return [
+        f"{name} has no effect: NCCL {release} does not know it"
+        f"{nearest(name, known).rstrip(';') or ''}"
+        for name in sorted(set(names))
+        if name.startswith("NCCL_") and name not in known and not _OTHERS_NAMES.fullmatch(name)
+    ]

@@ -1,0 +1,69 @@
+"""Which cases NCCL cannot run: decided by the table, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from collbench.model import Case, Reason, ReasonCode, Record
+from collbench.nccl.grammar import ignores_choice
+from collbench.nccl.legality import Place, why_illegal
+from collbench.nccl.settings import ALG_SELECTION, variables_of
+
+_PER_CALL_CHOICE = (2, 31, 0)
+
+
+class NcclPlace(Record, frozen=True, kw_only=True):
+    """Where NCCL is to run, as far as it decides what can be."""
+
+    version: tuple[int, int, int]
+    nodes: int
+    ranks: int
+    compute_capability: tuple[int, int] | None = None
+    variables: dict[str, str] = {}
+    """The environment's."""
+
+    def refusal(self, case: Case) -> Reason | None:
+        """Returns why a case cannot be, or None."""
+        if ALG_SELECTION in case.setting and self.version < _PER_CALL_CHOICE:
+            return Reason(
+                code=ReasonCode.NEEDS_NEWER_NCCL,
+                text=f"alg_selection needs NCCL 2.31 or newer, not {_text(self.version)}",
+            )
+        algorithm, protocol = (case.setting.get(name) for name in ("NCCL_ALGO", "NCCL_PROTO"))
+        if algorithm is None and protocol is None:
+            return None
+        if ignores_choice(case.collective):
+            return _illegal(
+                f"NCCL builds {case.collective} of sends and receives, for which NCCL_ALGO and"
+                " NCCL_PROTO do nothing"
+            )
+        why = why_illegal(
+            case.collective, algorithm or "default", protocol or "default", self._place(case)
+        )
+        return None if why is None else _illegal(why)
+
+    def _place(self, case: Case) -> Place:
+        variables = _effective(self.variables, case.setting)
+        return Place(
+            version=self.version,
+            nodes=self.nodes,
+            ranks=self.ranks,
+            compute_capability=self.compute_capability,
+            nvls=False if variables.get("NCCL_NVLS_ENABLE") == "0" else None,
+            collnet=variables.get("NCCL_COLLNET_ENABLE") == "1",
+            dtype=case.dtype,
+            redop=case.redop,
+        )
+
+
+def _effective(variables: Mapping[str, str], setting: Mapping[str, str]) -> dict[str, str]:
+    changed = {**variables, **variables_of(setting)}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+def _illegal(text: str) -> Reason:
+    return Reason(code=ReasonCode.ILLEGAL, text=text)
+
+
+def _text(version: tuple[int, int, int]) -> str:
+    return ".".join(map(str, version))
