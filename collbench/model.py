@@ -345,6 +345,8 @@ class Proof(Record, frozen=True, kw_only=True):
     """Ranks whose logs were read."""
     odd: list[str] = []
     """A line for each rank that differs from the others where it should not."""
+    problem: str | None = None
+    """Why nothing could be read, in words."""
     twin: bool = False
     """Read in processes of their own, started alike: a log would be part of an eager time."""
 

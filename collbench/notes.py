@@ -30,6 +30,9 @@ NOTES = {
     "queue_not_filled": (
         "the spin kernel ended before all calls were queued: host time is in this figure"
     ),
+    "ll128_forced": (
+        "LL128 was forced where NCCL itself leaves it off: data may arrive torn; do not train so"
+    ),
     "capture_registers_buffers": (
         "a CUDA graph's capture registers its buffers with NCCL, which can make it faster than the"
         " same calls eager"

@@ -10,6 +10,7 @@ import numpy as np
 
 from collbench.collectives import COLLECTIVES
 from collbench.model import Case, Mode, Status, Summary, Trial
+from collbench.nccl.settings import setting_order, setting_text
 from collbench.stats import spread
 
 PLATEAU = 0.02
@@ -84,11 +85,14 @@ def question(case: Case) -> tuple[object, ...]:
     return (
         case.collective,
         case.backend,
+        case.via,
+        case.emulated,
         case.dtype,
         case.redop,
         case.root,
         case.in_place,
         case.world_size,
+        case.nodes,
         case.pattern,
         tuple(sorted(case.setting.items())),
         case.mode,
@@ -96,12 +100,16 @@ def question(case: Case) -> tuple[object, ...]:
 
 
 def in_reading_order(trials: Sequence[Trial]) -> list[Trial]:
-    """Undoes the shuffling of repeats: by collective, mode, size, repeat; else as they came."""
+    """Undoes the shuffling of repeats: by collective, setting, mode, size, repeat.
+
+    Else as they came.
+    """
     collectives, modes = list(COLLECTIVES), list(Mode)
     return sorted(
         trials,
         key=lambda trial: (
             collectives.index(trial.case.collective),
+            setting_order(trial.case.setting),
             modes.index(trial.case.mode),
             trial.case.size_bytes,
             trial.repeat,
@@ -167,7 +175,7 @@ def name_among(curve: Curve, found: Sequence[Curve], always: Collection[str] = (
     if len(placed) > 1:
         words.append("in place" if case.in_place else "out of place")
     if any(other.case.setting != case.setting for other in found):
-        words += [f"{name}={value}" for name, value in sorted(case.setting.items())]
+        words.append(f"({setting_text(case.setting)})")
     return " ".join(words)
 
 

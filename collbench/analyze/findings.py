@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.analyze.curves import Curve, Point, curves, mode_pairs
+from collbench.analyze.setting_findings import (
+    faster_settings,
+    not_proved,
+    path_not_used,
+    ranks_differ,
+)
 from collbench.model import Finding, Mode, Run, Status, Trial
+from collbench.nccl.settings import setting_text
 from collbench.notes import NOTES
 from collbench.stats import bimodality
 from collbench.units import format_size, format_time_us, option_size
@@ -57,7 +64,8 @@ def sweep_findings(run: Run, trials: Sequence[Trial], times: Times) -> list[Find
 def describe(trial: Trial) -> str:
     """Returns a trial in words: ``all_gather 64 MiB graph``."""
     case = trial.case
-    return f"{case.collective} {format_size(case.size_bytes)} {case.mode}"
+    words = f"{case.collective} {format_size(case.size_bytes)} {case.mode}"
+    return f"{words} ({setting_text(case.setting)})" if case.setting else words
 
 
 def _faults(sweep: _Sweep) -> Iterator[Finding]:
@@ -307,8 +315,16 @@ def _notes(sweep: _Sweep) -> Iterator[Finding]:
         yield Finding(code=code, severity="info", text=f"{NOTES[code]} ({rows}).", evidence=[])
 
 
+def _settings(sweep: _Sweep) -> Iterator[Finding]:
+    yield from path_not_used(sweep.trials)
+    yield from ranks_differ(sweep.trials)
+    yield from not_proved(sweep.trials)
+    yield from faster_settings(sweep.curves, sweep.run.repeats)
+
+
 _DETECTORS: tuple[Callable[[_Sweep], Iterator[Finding]], ...] = (
     _faults,
+    _settings,
     _left_out,
     _alone,
     _hardware,

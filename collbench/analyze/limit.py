@@ -45,7 +45,7 @@ def wire_limit(case: Case, topology: Topology, variables: Mapping[str, str]) -> 
         topology: GPUs, their links, and which of them the ranks use.
         variables: the recorded environment; the case's setting goes before it.
     """
-    if case.backend != "nccl" or case.world_size < 2 or len(topology.nodes) != 1:
+    if case.backend != "nccl" or case.world_size < 2 or len(topology.nodes) != 1 or case.emulated:
         return None
     gpus = _used(topology)
     effective = {**variables, **case.setting}

@@ -113,8 +113,8 @@ OPTIONS = (
         key="sweep.algo",
         read=as_whole_text,
         more={"multiple": True},
-        help="NCCL_ALGO: Ring, Tree, NVLS, ..., all, default (not set); NCCL's grammar with ':', ';'"
-        " or '^' is one value; may be repeated [not set].",
+        help="NCCL_ALGO: Ring, Tree, NVLS, ..., all, default (not set); NCCL's grammar with ':',"
+        " ';' or '^' is one value; may be repeated [not set].",
     ),
     Option(
         names=("--proto",),

@@ -41,7 +41,7 @@ def merge_results(
     span_s: tuple[float, float],
     events: list[str],
     topology: Topology,
-    twins: Sequence[RankProof] | None = None,
+    twins: Sequence[RankProof] | str | None = None,
     *,
     nccl: LibraryVersion | None = None,
 ) -> Outcome:
@@ -54,8 +54,8 @@ def merge_results(
         span_s: Unix time of its beginning and its end.
         events: what the hardware's counters said meanwhile.
         topology: where each rank runs, and on which GPUs.
-        twins: what the logs of other processes, started alike, show of the case; None where the
-            ranks' own logs do, or nothing does.
+        twins: what the logs of other processes, started alike, show of the case, or why they show
+            nothing; None where the ranks' own logs do, or nothing does.
         nccl: the library that is loaded.
     """
     first = results[0]
@@ -133,8 +133,10 @@ def trial_without_result(case: Case, repeat: int, fault: Fault, start_s: float) 
     )
 
 
-def _proof(results: Sequence[RankResult], twins: Sequence[RankProof] | None) -> Proof | None:
+def _proof(results: Sequence[RankResult], twins: Sequence[RankProof] | str | None) -> Proof | None:
     """Returns what all ranks' logs show together; None where there are none."""
+    if isinstance(twins, str):
+        return Proof(twin=True, problem=twins)
     if twins is not None:
         return msgspec.structs.replace(compare_ranks(twins), twin=True)
     own = [result.proof for result in results if result.proof is not None]

@@ -153,13 +153,10 @@ class LocalEngine:
             return Outcome(trial=trial_without_result(case, self._repeat, answer, start_s))
         events = self._watch.events(before)
         end_s = time.time()
-        proofs: list[RankProof] | None = None
+        twins: list[RankProof] | str | None = None
         if answer[0].status is Status.OK and has_twin(case, self._policy):
             found = self._proved_by_twin(case)
-            if isinstance(found, Fault):
-                events.append(f"not proved, the twin's run ended early: {found.reason.text}")
-            else:
-                proofs = found
+            twins = found.reason.text if isinstance(found, Fault) else found
         return merge_results(
             case,
             self._repeat,
@@ -167,7 +164,7 @@ class LocalEngine:
             (start_s, end_s),
             events,
             self._facts.topology,
-            proofs,
+            twins,
             nccl=self._facts.nccl,
         )
 

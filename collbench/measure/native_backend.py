@@ -9,12 +9,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.measure.calls import Calls
 from collbench.measure.cuda_timers import EagerTimer, GraphTimer, QueuedTimer
 from collbench.measure.native_buffers import Arena, NativeBuffers
-from collbench.measure.native_calls import (
-    ALG_SELECTION,
-    FIRST_WITH_CALL_CONFIG,
-    Communicator,
-    ring_shift,
-)
+from collbench.measure.native_calls import FIRST_WITH_CALL_CONFIG, Communicator, ring_shift
 from collbench.measure.native_device import NativeDevice
 from collbench.measure.native_library import NativeLibrary, load_library
 from collbench.measure.plant import Plant, plant_in
@@ -22,6 +17,7 @@ from collbench.measure.protocols import Buffers, Phase, Progress, Timer
 from collbench.measure.socket_control import SocketControl
 from collbench.measure.walk import Walk
 from collbench.model import Case, LibraryVersion, Mode, Reason, ReasonCode
+from collbench.nccl.settings import ALG_SELECTION
 
 _TIMERS: dict[Mode, type[EagerTimer]] = {
     Mode.EAGER: EagerTimer,

@@ -16,6 +16,7 @@ from typing import Any
 from collbench.collectives import ITEM_BYTES
 from collbench.measure.native_library import VersionNumbers
 from collbench.model import Case
+from collbench.nccl.settings import ALG_SELECTION
 
 Call = Callable[[], object]
 
@@ -23,8 +24,6 @@ FIRST_WITH_ALL_TO_ALL: VersionNumbers = (2, 28, 0)
 """The first NCCL with all_to_all, gather and scatter as calls of their own."""
 FIRST_WITH_CALL_CONFIG: VersionNumbers = (2, 31, 0)
 """The first NCCL that takes a configuration with a call."""
-ALG_SELECTION = "alg_selection"
-"""The key of a setting that chooses the algorithm of each call."""
 
 DATA_TYPES = {
     "int8": 0,

@@ -7,9 +7,10 @@ environment says by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from collbench.model import Record
+from collbench.nccl.grammar import ALGORITHMS, PROTOCOLS
 from collbench.nccl.variables import ReadAt, read_at
 
 IB = "ib"
@@ -80,3 +81,23 @@ def setting_text(setting: Mapping[str, str]) -> str:
         elif name not in ("NCCL_ALGO", "NCCL_PROTO"):
             words.append(f"{name.removeprefix('NCCL_')}={value}")
     return ", ".join(words) or "default"
+
+
+def setting_order(setting: Mapping[str, str]) -> tuple[tuple[str, ...], int, int, str]:
+    """Returns where a setting stands among others: by all else, then algorithm, then protocol.
+
+    What is not set comes first.
+    """
+    algorithm, protocol = setting.get("NCCL_ALGO", ""), setting.get("NCCL_PROTO", "")
+    rest = tuple(
+        f"{name}={value}"
+        for name, value in sorted(setting.items())
+        if name not in ("NCCL_ALGO", "NCCL_PROTO")
+    )
+    return rest, _place(algorithm, ALGORITHMS), _place(protocol, PROTOCOLS), algorithm + protocol
+
+
+def _place(value: str, names: Sequence[str]) -> int:
+    if not value:
+        return -1
+    return names.index(value) if value in names else len(names)

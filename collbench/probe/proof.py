@@ -181,11 +181,12 @@ def _fits(call: Call, facts: LogFacts, collective: str, count_bytes: int | None)
 def _devices_in_use(facts: LogFacts) -> list[str]:
     names = set()
     for transport in facts.transports.values():
-        if transport.device is not None:
+        if transport.kind == "NET":
             found = facts.devices.get(transport.name)
             if found is None and transport.name.startswith("IB"):
                 found = facts.devices.get("IB")  # plug-ins list their devices as NET/IB
-            names.add((found or {}).get(transport.device, f"device {transport.device}"))
+            number = transport.device or 0
+            names.add((found or {}).get(number, f"device {number}"))
     return _in_order(names)
 
 

@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from collbench.analyze.curves import Curve, curves, name_among
+import msgspec
+
+from collbench.analyze.curves import Curve, curves, name_among, question
 from collbench.model import Finding, Trial
 from collbench.report.table import WIDTH, LimitOf
 from collbench.units import approximate_size, format_size, format_time_us
@@ -31,7 +33,7 @@ def closing(
         name: what to call it in the next commands: ``last``, or the folder.
     """
     lines, found = [], curves(trials)
-    for curve in found:
+    for curve in _worth_a_line(found):
         words = name_among(curve, found, always=("dtype", "mode"))
         lines += _wrapped(f"{words}: {_figures(curve, limit_of)}", "", "    ")
     if findings:
@@ -44,6 +46,14 @@ def closing(
                     lines += _wrapped(line, " " * 6, " " * 8)
     lines += ["", f"Kept in {folder}", f"  collbench plot {name}", f"  collbench show {name}"]
     return "\n".join(lines)
+
+
+def _worth_a_line(found: Sequence[Curve]) -> list[Curve]:
+    """Returns all curves, or of several settings what the tables' first columns show."""
+    first: dict[tuple[object, ...], Curve] = {}
+    for curve in found:
+        first.setdefault(question(msgspec.structs.replace(curve.case, setting={})), curve)
+    return list(first.values())
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:

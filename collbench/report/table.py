@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from collbench.analyze.curves import in_reading_order, question
 from collbench.analyze.limit import Limit
 from collbench.collectives import COLLECTIVES
 from collbench.model import Case, Mode, Pattern, Status, Summary, Trial
+from collbench.nccl.settings import setting_text
+from collbench.report.matrix import matrix_lines, repeats_line
+from collbench.report.proof import proof_lines, ran_text
+from collbench.report.text_table import new_table, table_text
 from collbench.stats import spread
 from collbench.units import format_rate, format_size, format_time_us
 
@@ -60,8 +62,27 @@ def render_tables(trials: Sequence[Trial], limit_of: LimitOf, width: int = WIDTH
     """
     blocks: dict[tuple[object, ...], list[Trial]] = {}
     for trial in in_reading_order(trials):
-        blocks.setdefault(question(trial.case)[:-1], []).append(trial)
-    return "\n".join(_block(block, limit_of, width) for block in blocks.values())
+        asked = msgspec.structs.replace(trial.case, setting={}, mode=Mode.EAGER)
+        blocks.setdefault(question(asked), []).append(trial)
+    return "\n".join(
+        _matrix(block) if _several_settings(block) else _block(block, limit_of, width)
+        for block in blocks.values()
+    )
+
+
+def _several_settings(trials: Sequence[Trial]) -> bool:
+    return len({setting_text(trial.case.setting) for trial in trials}) > 1
+
+
+def _matrix(trials: Sequence[Trial]) -> str:
+    """Returns the block of one question under several settings."""
+    modes = list(dict.fromkeys(trial.case.mode for trial in trials))
+    lines = [_title(trials, with_setting=False)]
+    if any(trial.summary for trial in trials):
+        for mode in modes:
+            lines += [*_mode_lines(trials, [mode], {}), *matrix_lines(trials, mode)]
+        lines += [*repeats_line(trials), *proof_lines(trials)]
+    return "\n".join([*lines, *_reasons(trials, named=True), *_size_notes(trials), ""])
 
 
 def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:
@@ -75,13 +96,14 @@ def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:
             _block([t for t in trials if t.case.mode is mode], limit_of, width) for mode in modes
         )
     lines = [_title(trials), *_mode_lines(trials, modes, limits), table]
+    lines += proof_lines(trials)
     return "\n".join([*lines, *_reasons(trials), *_size_notes(trials), ""])
 
 
 def _table(trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Limit | None]) -> str:
     case = trials[0].case
     repeated = len({trial.repeat for trial in trials}) > 1
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    table = new_table()
     table.add_column("\nsize", justify="right")
     table.add_column("\ncount", justify="right")
     for mode in modes:
@@ -100,29 +122,30 @@ def _table(trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Li
     if case.world_size > 1:
         table.add_column("\nskew", justify="right")
     table.add_column("\nwrong", justify="right")
+    proved = any(ran_text(trial.proof) for trial in trials)
+    if proved:
+        table.add_column("\nran", justify="left")
     rows: dict[int, dict[Mode, list[Trial]]] = {}
     for trial in trials:
         rows.setdefault(trial.case.size_bytes, {}).setdefault(trial.case.mode, []).append(trial)
     for size in sorted(rows):
         cells = {mode: _Cell(trials=tuple(found)) for mode, found in rows[size].items()}
-        table.add_row(*_row(cells, modes, limits, repeated=repeated, alone=len(modes) == 1))
-    return _text(table)
+        row = _row(cells, modes, limits, repeated=repeated, alone=len(modes) == 1)
+        table.add_row(*row, *([_ran(cells)] if proved else []))
+    return table_text(table)
 
 
-def _text(table: Table) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=400, color_system=None, highlight=False).print(table)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
-
-
-def _title(trials: Sequence[Trial]) -> str:
+def _title(trials: Sequence[Trial], *, with_setting: bool = True) -> str:
     case = trials[0].case
     words = [case.collective, case.dtype]
     words += [case.redop] if case.redop else []
     words += [f"root {case.root}"] if case.root is not None else []
     words.append("in place" if case.in_place else "out of place")
     words.append("back to back" if case.pattern is Pattern.BACK_TO_BACK else "isolated")
-    words += [f"{name}={value}" for name, value in sorted(case.setting.items())]
+    words += ["native"] if case.via == "native" else []
+    if with_setting and case.setting:
+        words.append(setting_text(case.setting))
+    words += ["EMULATED"] if case.emulated else []
     factor = COLLECTIVES[case.collective].busbw_factor(case.world_size)
     head = "  ".join(words)
     if case.world_size == 1:
@@ -203,6 +226,13 @@ def _mode_cells(
     return [*found, str(sum(summary.samples for summary in summaries)), stop]
 
 
+def _ran(cells: dict[Mode, _Cell]) -> str:
+    """Returns what ran, once where it is the same in all modes and repeats."""
+    found = [trial for cell in cells.values() for trial in cell.trials]
+    texts = dict.fromkeys(ran_text(t.proof) for t in found if t.proof is not None)
+    return " | ".join(text for text in texts if text) or "-"
+
+
 def _rate(value: float | None, scale: float) -> str:
     return "-" if value is None else format_rate(value * scale)
 
@@ -214,17 +244,19 @@ def _wrong(trials: Sequence[Trial]) -> str:
     return str(sum(check.wrong_elements for check in checks))
 
 
-def _reasons(trials: Sequence[Trial]) -> list[str]:
-    """Returns each reason once, with how many cases it holds for."""
-    found = Counter(
-        (trial.status, trial.reason.text)
-        for trial in trials
-        if trial.reason is not None and trial.status is not Status.OK
-    )
-    return [
-        f"  {status}: {text}" + (f" ({count} cases)" if count > 1 else "")
-        for (status, text), count in found.items()
-    ]
+def _reasons(trials: Sequence[Trial], *, named: bool = False) -> list[str]:
+    """Returns each reason once, with how many cases it holds for, and under which settings."""
+    found: dict[tuple[Status, str], list[Trial]] = {}
+    for trial in trials:
+        if trial.reason is not None and trial.status is not Status.OK:
+            found.setdefault((trial.status, trial.reason.text), []).append(trial)
+    lines = []
+    for (status, text), those in found.items():
+        settings = dict.fromkeys(setting_text(trial.case.setting) for trial in those)
+        whose = f" {', '.join(settings)}:" if named else ""
+        count = f" ({len(those)} cases)" if len(those) > 1 else ""
+        lines.append(f"  {status}:{whose} {text}{count}")
+    return lines
 
 
 def _size_notes(trials: Sequence[Trial]) -> list[str]:

@@ -46,9 +46,19 @@ OPTIONS = {
     "-G/--graph",
     "--pattern",
     "--in-place",
+    "--algo",
+    "--proto",
+    "--reference",
+    "--ib/--rdma",
+    "--net",
+    "--env",
+    "--alg-selection",
     "--backend",
     "--ranks",
     "-g/--gpus",
+    "--via",
+    "--nccl",
+    "--fake-hosts",
     "--expect-gpus",
     "-N/--repeats",
     "--seed",
@@ -57,6 +67,7 @@ OPTIONS = {
     "-n/--samples",
     "-w/--warmup",
     "-c/--check",
+    "--proof",
     "-T/--deadline",
     "--init-deadline",
     "--cluster",
@@ -147,6 +158,18 @@ def test_what_is_for_the_run_alone():
         (["--graph", "1"], "sweep", "modes", ("graph",)),
         (["--pattern", "isolated"], "sweep", "pattern", "isolated"),
         (["--in-place", "both"], "sweep", "in_place", "both"),
+        (["--algo", "ring,TREE"], "sweep", "algo", ("ring,TREE",)),
+        (["--algo", "ring", "--algo", "^tree,nvls"], "sweep", "algo", ("ring", "^tree,nvls")),
+        (["--proto", "all"], "sweep", "proto", ("all",)),
+        (["--reference"], "sweep", "reference", True),
+        (["--ib", "on, off"], "sweep", "ib", ("on", "off")),
+        (["--rdma", "off"], "sweep", "ib", ("off",)),
+        (["--net", "IB,Socket"], "sweep", "net", ("IB", "Socket")),
+        (["--env", "A=1,2=3", "--env", "A="], "sweep", "env", ("A=1,2=3", "A=")),
+        (["--alg-selection", "tree,ring"], "sweep", "alg_selection", ("tree,ring",)),
+        (["--via", "native"], "run", "via", "native"),
+        (["--nccl", "/opt/libnccl.so.2"], "run", "nccl", "/opt/libnccl.so.2"),
+        (["--fake-hosts", "8"], "run", "fake_hosts", 8),
         (["--backend", "gloo"], "run", "backend", "gloo"),
         (["--ranks", "4"], "run", "ranks", 4),
         (["--ranks", "auto"], "run", "ranks", AUTO),
@@ -164,6 +187,7 @@ def test_what_is_for_the_run_alone():
         (["--warmup", "auto"], "measure", "warmup", AUTO),
         (["-c", "0"], "measure", "check", False),
         (["--check", "1"], "measure", "check", True),
+        (["--proof", "0"], "measure", "proof", False),
         (["-T", "30"], "measure", "deadline", "30"),
         (["--deadline", "2m"], "measure", "deadline", "2m"),
         (["--init-deadline", "30s"], "measure", "init_deadline", "30s"),
@@ -337,7 +361,7 @@ ALL_TYPES = (
         ),
         (["-n", "0"], "-n/--samples: 0 must be at least 1"),
         (["-w", "0"], "-w/--warmup: 0 is out of range; allowed: 1 to 2147483647"),
-        (["-c", "5"], "-c/--check: '5' is not allowed; allowed: 0 (no check), 1 (check)"),
+        (["-c", "5"], "-c/--check: '5' is not allowed; allowed: 0 (no), 1 (yes)"),
         (["-T", "0"], "-T/--deadline: duration '0' must be above zero; write 0.5s, 200ms, 2m"),
         (
             ["--init-deadline", "25h"],
@@ -375,6 +399,69 @@ ALL_TYPES = (
                 "--backend gloo and -g/--gpus cannot both be given: Gloo's ranks are on the CPU;"
                 " say how many with --ranks"
             ),
+        ),
+        (["--proof", "on"], "--proof: 'on' is not allowed; allowed: 0 (no), 1 (yes)"),
+        (
+            ["--algo", "ring,tre"],
+            (
+                "--algo: unknown algorithm 'tre'; did you mean 'Tree'? allowed: Ring, Tree, NVLS,"
+                " NVLSTree, CollNetDirect, CollNetChain, PAT, or default alone"
+            ),
+        ),
+        (
+            ["--proto", "ll256"],
+            (
+                "--proto: unknown protocol 'll256'; did you mean 'LL128'? allowed: LL, LL128,"
+                " Simple, or default alone"
+            ),
+        ),
+        (
+            ["--ib", "yes"],
+            "--ib/--rdma: 'yes' is not allowed; allowed: on, off, or on,off for both",
+        ),
+        (
+            ["--ib", "off", "--net", "IB"],
+            (
+                "--ib/--rdma and --net cannot both be given: --ib sets NCCL_NET itself; leave one"
+                " out"
+            ),
+        ),
+        (
+            ["--env", "NCCL_ALGO=Tree"],
+            "--env: NCCL_ALGO has an option of its own; write --algo Tree",
+        ),
+        (
+            ["--ib", "on", "--env", "NCCL_IB_DISABLE=1"],
+            "--ib and NCCL_IB_DISABLE cannot both be given; leave one out",
+        ),
+        (
+            ["--via", "nativ"],
+            "--via: unknown way 'nativ'; did you mean 'native'? allowed: torch, native",
+        ),
+        (["--nccl", " "], "--nccl: an empty path; give the path of a libnccl.so.2, or auto"),
+        (
+            ["--fake-hosts", "1"],
+            "--fake-hosts: 1 host is what there is; emulate 2 or more, or none (0)",
+        ),
+        (["--fake-hosts", "5000"], "--fake-hosts: 5000 is out of range; allowed: 0 to 4096"),
+        *(
+            (
+                ["--simulate", "f.toml", option, value],
+                (
+                    f"--simulate and {label} cannot both be given: a model answers, no NCCL; leave"
+                    " one out"
+                ),
+            )
+            for option, value, label in (
+                ("--algo", "ring", "--algo"),
+                ("--proto", "LL", "--proto"),
+                ("--ib", "on", "--ib/--rdma"),
+                ("--net", "IB", "--net"),
+                ("--env", "A=1", "--env"),
+                ("--via", "native", "--via"),
+                ("--nccl", "/x", "--nccl"),
+                ("--fake-hosts", "2", "--fake-hosts"),
+            )
         ),
         (
             ["--simulate", "f.toml", "--ranks", "4"],

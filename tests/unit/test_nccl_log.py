@@ -8,6 +8,10 @@ from collbench.probe.nccl_log import Call, LogReader, Transport, parse
 
 LOGS = Path(__file__).parents[1] / "data" / "nccl_logs"
 INFO = "node0:100:100 [0] NCCL INFO "
+NOTHING_AVAILABLE = (
+    "No algorithm/protocol available for function Broadcast with datatype ncclFloat32."
+    " NCCL_ALGO was set to NVLS."
+)
 EVERY_ALGORITHM = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 
 
@@ -142,10 +146,7 @@ FACTS = {
     "written_2.30.7.log": {
         "devices": {"IB": {0: "mlx5_0", 1: "mlx5_1"}},
         "nvls_available": True,
-        "warnings": [
-            "No algorithm/protocol available for function Broadcast with datatype ncclFloat32."
-            " NCCL_ALGO was set to NVLS."
-        ],
+        "warnings": [NOTHING_AVAILABLE],
     },
     "written_2.32.3.log": {
         "version": (2, 32, 3),

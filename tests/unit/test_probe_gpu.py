@@ -74,6 +74,9 @@ class FakeNvml:
     def nvmlDeviceGetName(self, handle):  # noqa: N802
         return b"NVIDIA H200"
 
+    def nvmlDeviceGetCudaComputeCapability(self, handle):  # noqa: N802
+        return (9, 0)
+
     def nvmlDeviceGetUUID(self, handle):  # noqa: N802
         return f"GPU-{handle}aaa"
 
@@ -178,6 +181,7 @@ def test_two_gpus_behind_a_switch_are_surveyed_in_full(root):
         mig=False,
         nvlinks=18,
         nvlink_gb_per_s=26.562,
+        compute_capability="9.0",
     )
     assert len(found.gpus) == 2
     assert found.links == (GpuLink(a=0, b=1, kind="NV18"),)
@@ -215,6 +219,7 @@ def test_what_a_gpu_does_not_support_stays_unknown(root):
         "nvmlDeviceGetMigMode",
         "nvmlDeviceGetPowerManagementLimit",
         "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetCudaComputeCapability",
         "nvmlDeviceGetNvLinkState",
         "nvmlDeviceGetTopologyCommonAncestor",
     ]
@@ -224,6 +229,7 @@ def test_what_a_gpu_does_not_support_stays_unknown(root):
     gpu = found.gpus[0]
     assert (gpu.memory_bytes, gpu.ecc, gpu.mig) == (0, None, None)
     assert (gpu.power_limit_w, gpu.max_sm_clock_mhz) == (None, None)
+    assert gpu.compute_capability is None
     assert (gpu.nvlinks, gpu.nvlink_gb_per_s) == (0, None)
     assert found.links == (GpuLink(a=0, b=1, kind="?"),)
     assert found.error is None

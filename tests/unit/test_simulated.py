@@ -34,7 +34,7 @@ def a_round(*cases: Case, repeat: int = 0) -> Round:
 
 def outcomes(fabric: Fabric, round_: Round, policy: Policy | None = None):
     engine = SimulatedEngine(fabric, policy or Policy())
-    engine.start()
+    engine.start(round_)
     found = list(engine.run(round_))
     engine.close()
     return found

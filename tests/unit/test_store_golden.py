@@ -23,6 +23,7 @@ from collbench.model import (
     NodeState,
     Pattern,
     Policy,
+    Proof,
     RankPlace,
     Reason,
     ReasonCode,
@@ -130,7 +131,7 @@ EXPECTED = [
                 offset_bytes=0, layout="rank_sample", ranks=2, samples=3, clock="fake"
             ),
             "notes": ["few_samples"],
-            "proof": {"algorithm": "ring"},
+            "proof": Proof(algorithm="ring"),
         },
     ),
     (
@@ -359,26 +360,31 @@ def test_the_golden_samples_of_both_layouts_are_exactly_these(stored):
 
 FIELDS = {
     "Case": "collective backend dtype redop root size_bytes requested_bytes count world_size nodes"
-    " in_place mode pattern setting",
+    " in_place mode pattern setting via emulated",
     "Check": "checked checked_elements wrong_elements first_wrong",
     "Culprit": "rank node local_rank pid gpu calls what evidence log_tail",
     "Environment": "collbench python torch cuda nccl driver kernel os variables config_files",
     "Finding": "code severity text evidence next_step",
     "Gpu": "index name uuid pci_bus_id memory_bytes numa_node max_sm_clock_mhz power_limit_w ecc"
-    " mig nvlinks nvlink_gb_per_s",
+    " mig nvlinks nvlink_gb_per_s compute_capability",
     "GpuLink": "a b kind",
     "LibraryVersion": "version path compiled",
     "Nic": "name kind rate_gbit_per_s state pci_bus_id numa_node",
     "Node": "name state cpu_model cpus numa_nodes memory_bytes l3_bytes gpus gpu_links nics",
-    "Policy": "precision max_time_s samples warmup check deadline_s init_deadline_s",
-    "RankPlace": "rank node local_rank gpu cpuset",
+    "Policy": "precision max_time_s samples warmup check proof deadline_s init_deadline_s",
+    "Proof": "algorithm protocol channels coll_channels network transports devices gpu_direct nvls"
+    " sharp nodes intra_path inter_path no_rdma_device ranks odd twin",
+    "RankPlace": "rank node local_rank gpu cpuset fake_host",
+    "RankProof": "algorithm protocol channels coll_channels network transports devices gpu_direct"
+    " nvls sharp nodes local_rank intra_path inter_path no_rdma_device warning",
     "Reason": "code text",
     "Run": "schema run_id command argv cluster suite policy repeats seed planned_trials backend"
-    " world_size environment simulated planted started_at ended_at exit_code findings",
+    " world_size environment note simulated emulated via planted started_at ended_at zygotes workers"
+    " communicators proof_s exit_code findings",
     "SampleRef": "offset_bytes layout ranks samples clock",
     "Summary": "samples ops_per_sample warmup_samples median_us ci95_us effective_samples min_us"
     " p5_us p95_us p99_us mean_over_ranks_us algbw_gb_per_s busbw_gb_per_s skew late_rank"
-    " late_share slowest_rank",
+    " late_share slowest_rank host_us_per_call",
     "Topology": "schema nodes ranks",
     "Trial": "schema trial_id case_id case repeat status reason stop_reason culprits proof check"
     " summary samples notes events started_at duration_s",
@@ -416,7 +422,8 @@ def test_a_field_that_joined_a_record_later_has_a_default(name):
 WORDS = {
     "Status": "ok data_wrong unsupported path_not_used hung crashed failed node_lost skipped",
     "ReasonCode": "no_such_dtype no_such_redop no_such_mode no_in_place no_out_of_place"
-    " needs_two_ranks refused interrupted no_memory zero_bytes node_lost budget no_progress"
+    " needs_two_ranks refused illegal needs_newer_nccl no_network_used no_rdma_device"
+    " other_network other_algorithm other_protocol interrupted no_memory zero_bytes node_lost budget no_progress"
     " no_start exited killed raised wrong_element",
     "StopReason": "precise time fixed full",
     "Mode": "eager graph eager_device",

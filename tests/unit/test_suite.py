@@ -111,6 +111,8 @@ def test_autos_on_a_cpu():
     assert suite.modes == (Mode.EAGER,)
     assert suite.policy == Policy(max_time_s=0.5)
     assert (suite.backend, suite.ranks, suite.gpus) == ("auto", None, None)
+    assert (suite.via, suite.nccl, suite.fake_hosts) == ("torch", None, None)
+    assert suite.settings == ({},)
 
 
 def test_autos_on_gpus():
@@ -137,10 +139,19 @@ def test_every_key_reaches_the_resolved_suite(write):
         modes = ["graph", "eager_device"]
         pattern = "isolated"
         in_place = "both"
+        algo = ["ring", "tree,default"]
+        proto = ["ll"]
+        net = ["Socket"]
+        env = ["NCCL_BUFFSIZE=8388608"]
+        alg_selection = ["tree"]
+        reference = true
         [run]
         backend = "nccl"
         ranks = 4
         gpus = 4
+        via = "native"
+        nccl = "/opt/libnccl.so.2"
+        fake_hosts = 2
         repeats = 5
         seed = 17
         [measure]
@@ -148,11 +159,13 @@ def test_every_key_reaches_the_resolved_suite(write):
         samples = 20
         warmup = 3
         check = false
+        proof = false
         deadline = "5s"
         init_deadline = "2m"
         """
     )
 
+    rest = {"NCCL_NET": "Socket", "alg_selection": "tree", "NCCL_BUFFSIZE": "8388608"}
     assert suite_as_dict(resolve(load_suite(path), gpu=True)) == {
         "name": "mine",
         "description": "words",
@@ -164,7 +177,16 @@ def test_every_key_reaches_the_resolved_suite(write):
         "modes": ["graph", "eager_device"],
         "pattern": "isolated",
         "in_place": "both",
+        "settings": [
+            rest,
+            {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL", **rest},
+            {"NCCL_ALGO": "Tree", "NCCL_PROTO": "LL", **rest},
+            {"NCCL_PROTO": "LL", **rest},
+        ],
         "backend": "nccl",
+        "via": "native",
+        "nccl": "/opt/libnccl.so.2",
+        "fake_hosts": 2,
         "ranks": 4,
         "gpus": 4,
         "repeats": 5,
@@ -175,6 +197,7 @@ def test_every_key_reaches_the_resolved_suite(write):
             "samples": 20,
             "warmup": 3,
             "check": False,
+            "proof": False,
             "deadline_s": 5.0,
             "init_deadline_s": 120.0,
         },
@@ -306,7 +329,10 @@ def test_a_ladder_too_fine_is_refused():
 
 # What cannot be in a file
 
-UNKNOWN_IN_SWEEP = "allowed: collectives, dtypes, redops, roots, sizes, modes, pattern, in_place"
+UNKNOWN_IN_SWEEP = (
+    "allowed: collectives, dtypes, redops, roots, sizes, modes, pattern, in_place, algo, proto, ib,"
+    " net, env, alg_selection, reference"
+)
 
 
 @pytest.mark.parametrize(
@@ -415,6 +441,45 @@ UNKNOWN_IN_SWEEP = "allowed: collectives, dtypes, redops, roots, sizes, modes, p
         (
             "[run]\nbackend = 'ncll'",
             "run.backend: unknown back end 'ncll'; did you mean 'nccl'? allowed: auto, nccl, gloo",
+        ),
+        (
+            "[sweep]\nalgo = ['rin']",
+            (
+                "sweep.algo: unknown algorithm 'rin'; did you mean 'Ring'? allowed: Ring, Tree,"
+                " NVLS, NVLSTree, CollNetDirect, CollNetChain, PAT, or default alone"
+            ),
+        ),
+        (
+            "[sweep]\nproto = ['LL129']",
+            (
+                "sweep.proto: unknown protocol 'LL129'; did you mean 'LL128'? allowed: LL, LL128,"
+                " Simple, or default alone"
+            ),
+        ),
+        (
+            "[sweep]\nib = ['auto']",
+            "sweep.ib: 'auto' is not allowed; allowed: on, off, or on,off for both",
+        ),
+        (
+            "[sweep]\nnet = ['']",
+            "sweep.net: '' names no network; write for instance IB, Socket or default",
+        ),
+        (
+            "[sweep]\nenv = ['NCCL_BUFFSIZE']",
+            (
+                "sweep.env: 'NCCL_BUFFSIZE' is no KEY=VALUE; write for instance"
+                " NCCL_BUFFSIZE=8388608"
+            ),
+        ),
+        (
+            "[sweep]\nalg_selection = ['']",
+            "sweep.alg_selection: an empty choice; write for instance ring, or tree,ring",
+        ),
+        ("[run]\nvia = 'mpi'", "run.via: unknown way 'mpi'; allowed: torch, native"),
+        ("[run]\nnccl = ''", "run.nccl: an empty path; give the path of a libnccl.so.2, or auto"),
+        (
+            "[run]\nfake_hosts = 1",
+            "run.fake_hosts: 1 host is what there is; emulate 2 or more, or none (0)",
         ),
         (
             "[run]\nranks = 'two'",

@@ -20,10 +20,13 @@ from collbench.engine.wire import (
     Join,
     Joined,
     Measure,
+    Prove,
+    Proved,
     Quit,
     Raised,
     Ready,
     Reaped,
+    Renew,
     ToWorker,
 )
 from collbench.errors import EngineError
@@ -33,6 +36,7 @@ from collbench.model import (
     Case,
     LibraryVersion,
     Policy,
+    RankProof,
     Reason,
     ReasonCode,
     Status,
@@ -61,6 +65,9 @@ JOIN = Join(
     store_host="127.0.0.1",
     store_port=4711,
     prefix="group1",
+    token="0123456789abcdef",
+    library="/opt/nccl/libnccl.so.2",
+    log="/run/logs/nccl-group1-rank1.log",
     plant=Plant(kind="late", rank=1, late_s=0.02),
 )
 DONE = Done(
@@ -70,6 +77,8 @@ DONE = Done(
         stop_reason=StopReason.PRECISE,
         times_us=bytes(range(256)),
         first_wrong=WrongElement(rank=1, index=5, expected="3", got="nan", when="last"),
+        host_us_per_call=3.5,
+        proof=RankProof(algorithm="Ring", transports=["P2P/CUMEM"], gpu_direct=False),
         notes=["few_samples"],
     )
 )
@@ -77,9 +86,11 @@ MESSAGES = [
     (FromZygote, Ready()),
     (FromZygote, Forked(rank=0, pid=123)),
     (FromZygote, Reaped(pid=123, exit_status=-9)),
-    (Fork, Fork(rank=0, variables={"OMP_NUM_THREADS": "1"}, cpuset="0-3")),
+    (Fork, Fork(rank=0, variables={"NCCL_BUFFSIZE": "1", "NCCL_NET": None}, cpuset="0-3")),
     (ToWorker, JOIN),
     (ToWorker, Measure(case=CASE, policy=Policy(samples=5))),
+    (ToWorker, Renew(variables={"NCCL_ALGO": "Tree", "NCCL_PROTO": None})),
+    (ToWorker, Prove(case=CASE)),
     (ToWorker, Quit()),
     (FromWorker, Hosting(port=4711)),
     (
@@ -87,6 +98,7 @@ MESSAGES = [
         Joined(torch="2.13.0", cuda="13.0", nccl=LibraryVersion(version="2.28.9", path="/x")),
     ),
     (FromWorker, DONE),
+    (FromWorker, Proved(proof=RankProof(network="Socket", nodes=2, warning="no route"))),
     (FromWorker, Raised(text="RuntimeError: no", refused=True)),
 ]
 
