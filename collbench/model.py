@@ -194,6 +194,9 @@ class Policy(Record, frozen=True, kw_only=True):
     check: bool = True
     proof: bool = True
     """Read back what ran from NCCL's log."""
+    walk_bytes: int | None = None
+    """Calls go one message behind the other through a buffer of so many bytes, as nccl-tests' do;
+    None: spread over twice the last cache."""
     deadline_s: float = 60.0
     """No progress for so long, or 20 x the longest call, is ``hung``."""
     init_deadline_s: float = 120.0

@@ -109,7 +109,10 @@ def run_session(
     stop: ExitCode | None = None
     error: str | None = None
     try:
-        trials += [writer.append(_refused_trial(item), None, "") for item in refused]
+        with undisturbed():
+            for item in refused:
+                trials.append(writer.append(_refused_trial(item), None, ""))
+                observer.finished(trials[-1])
         for round_ in rounds:
             for outcome in _watched(executor, round_, observer):
                 with undisturbed():

@@ -253,6 +253,13 @@ OPTIONS = (
         help="Compare every element with the known answer [1].",
     ),
     Option(
+        names=("--walk",),
+        metavar="SIZE",
+        key="measure.walk",
+        help="Let calls go one behind the other through a buffer of so many bytes, as nccl-tests"
+        " (its -e) [spread over twice the cache].",
+    ),
+    Option(
         names=("--proof",),
         metavar="0|1",
         key="measure.proof",

@@ -30,13 +30,6 @@ class Member(Protocol):
         Collective: every rank. Synchronises.
         """
 
-    def verify(self) -> None:
-        """Makes sure that the library in this process is still the one asked for.
-
-        Raises:
-            NothingMeasured: it is not.
-        """
-
 
 JoinGroup = Callable[[Join, Callable[[int], None], SharedProgress], Member]
 """Forms the group as ordered. Collective: every rank. The first rank is where the others meet: it

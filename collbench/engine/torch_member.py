@@ -43,9 +43,6 @@ class TorchMember:
         dist.destroy_process_group(self.backend.group)
         self.backend.group = form_measured(self._order.backend, self.backend.device)
 
-    def verify(self) -> None:
-        """Torch's library is the one that its own loader found: there is none to be asked for."""
-
 
 def join(order: Join, announce: Callable[[int], None], progress: SharedProgress) -> TorchMember:
     """Forms the group as ordered. Collective: every rank. Synchronises."""

@@ -78,7 +78,6 @@ class _Worker:
                 self.member.renew()
                 return self.member.facts()
             case Measure():
-                self.member.verify()
                 result = measure_case(
                     message.case,
                     message.policy,
@@ -128,11 +127,8 @@ def work(sock: socket.socket, progress_fd: int, join_group: JoinGroup) -> int:
         except Exception as problem:  # noqa: BLE001  the boundary of a case: it becomes a record
             traceback.print_exc()
             sys.stderr.flush()
-            refused = (
-                isinstance(message, Measure)
-                and progress.calls <= 1
-                and bool(_REFUSALS.search(str(problem)))
-            )
+            # A refusal comes with the first call, or with the communicator itself.
+            refused = progress.calls <= 1 and bool(_REFUSALS.search(str(problem)))
             channel.send(Raised(text=worker.reason_of(problem), refused=refused))
 
 

@@ -92,7 +92,7 @@ def measure_case(
         return RankResult(status=Status.UNSUPPORTED, reason=reason)
     # The largest cache and the least free memory of all ranks: all then walk and decide alike.
     agreed = control.max(np.array([backend.cache_bytes(), -backend.free_bytes()], dtype=np.float64))
-    walk = plan_walk(case, int(agreed[0]))
+    walk = plan_walk(case, int(agreed[0]), policy.walk_bytes)
     needed = needed_bytes(case, walk, check=policy.check)
     free = -float(agreed[1])
     if needed > free:

@@ -3,7 +3,8 @@
 Calls walk over slots at distinct offsets, so that a buffer is not still in the cache when its
 turn comes again: the walk spans at least twice the cache (L2 of a GPU, L3 of a CPU), or as much
 as ``MOST_SLOTS`` slots allow for small messages, spread over that span. nccl-tests shifts its
-buffers for the same reason (src/common.cu, startColl).
+buffers for the same reason (src/common.cu, startColl), one message behind the other through a
+buffer of the largest size; ``--walk SIZE`` does the same, to compare with it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ MOST_SLOTS = 128
 ALIGNMENT_BYTES = 512
 CHECK_CHUNK_ELEMENTS = 4 * 2**20
 """Elements compared at a time."""
+PACKED_SLOTS = 20
+"""Calls of a packed walk: as many as nccl-tests makes by default."""
 _CHECK_BYTES_AN_ELEMENT = 32
 _RESERVE_BYTES = 256 * 2**20
 
@@ -50,11 +53,26 @@ def side_counts(case: Case) -> tuple[int, int]:
     }.get(case.collective, (case.count, case.count))
 
 
-def plan_walk(case: Case, cache_bytes: int) -> Walk:
-    """Returns the walk of a case for a cache of so many bytes."""
+def plan_walk(case: Case, cache_bytes: int, packed_bytes: int | None = None) -> Walk:
+    """Returns the walk of a case.
+
+    Args:
+        case: to be measured.
+        cache_bytes: of the last cache before memory.
+        packed_bytes: size of the buffer through which calls go one message behind the other,
+            without gaps; None: spread over twice the cache.
+    """
     item = ITEM_BYTES[case.dtype]
     input_bytes, output_bytes = (count * item for count in side_counts(case))
     larger = max(input_bytes, output_bytes)
+    if packed_bytes is not None:
+        return Walk(
+            slots=max(1, min(PACKED_SLOTS, packed_bytes // larger)),
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
+            input_stride_bytes=larger if case.in_place else input_bytes,
+            output_stride_bytes=0 if case.in_place else output_bytes,
+        )
     span = 2 * cache_bytes
     slots = max(1, min(MOST_SLOTS, -(-span // larger)))
     spread = span // slots

@@ -57,10 +57,11 @@ _AT_COMMUNICATOR = frozenset(
 _AT_WORKER = ("NCCL_", "TORCH_NCCL_", "GLOO_", "CUDA_", "UCX_", "FI_")
 
 _OTHERS_NAMES = re.compile(
-    r"NCCL_(BLOCKING_WAIT|ASYNC_ERROR_HANDLING|DESYNC_DEBUG|ENABLE_TIMING|AVOID_RECORD_STREAMS"
+    r"NCCL_(VERSION|BLOCKING_WAIT|ASYNC_ERROR_HANDLING|DESYNC_DEBUG|ENABLE_TIMING|AVOID_RECORD_STREAMS"
     r"|TUNER_CONFIG_FILE|INSPECTOR_\w+|TESTS_\w+)"
 )
-"""Variables in NCCL's name that others read: torch, NCCL's example plug-ins, nccl-tests."""
+"""Variables in NCCL's name that others read or that say something to people: torch, NCCL's example
+plug-ins, nccl-tests, container images (NCCL_VERSION)."""
 
 
 def read_at(name: str) -> ReadAt:

@@ -46,17 +46,18 @@ def identify_library(path: Path) -> LibraryVersion:
             if stream.read(4) != _ELF:
                 raise UsageError(f"{path} is no shared library; give the path of a libnccl.so.2")
             with mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ) as content:
-                found = _VERSION_TEXT.search(content)
+                match = _VERSION_TEXT.search(content)
+                version = None if match is None else match[1].decode()
     except OSError as problem:
         raise UsageError(
             f"{path} cannot be read: {problem.strerror}; give the path of a libnccl.so.2"
         ) from None
-    if found is None:
+    if version is None:
         raise UsageError(
             f"{path} is no NCCL library: no NCCL version stands in it; give the path of a"
             " libnccl.so.2"
         )
-    return LibraryVersion(version=found[1].decode(), path=str(path.resolve()))
+    return LibraryVersion(version=version, path=str(path.resolve()))
 
 
 def names_in_library(path: Path) -> frozenset[str]:

@@ -71,7 +71,7 @@ def render_tables(trials: Sequence[Trial], limit_of: LimitOf, width: int = WIDTH
 
 
 def _several_settings(trials: Sequence[Trial]) -> bool:
-    return len({setting_text(trial.case.setting) for trial in trials}) > 1
+    return len({setting_text(trial.case.setting) for trial in trials if trial.summary}) > 1
 
 
 def _matrix(trials: Sequence[Trial]) -> str:
@@ -97,7 +97,8 @@ def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:
         )
     lines = [_title(trials), *_mode_lines(trials, modes, limits), table]
     lines += proof_lines(trials)
-    return "\n".join([*lines, *_reasons(trials), *_size_notes(trials), ""])
+    named = len({setting_text(trial.case.setting) for trial in trials}) > 1
+    return "\n".join([*lines, *_reasons(trials, named=named), *_size_notes(trials), ""])
 
 
 def _table(trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Limit | None]) -> str:

@@ -20,7 +20,7 @@ DEFAULT = "default"
 MOST_SETTINGS = 1024
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.: -]*")
-_ON_OFF = ("on", "off")
+_ON_OFF = ("on", "off", DEFAULT)
 _OWN_OPTION = {"NCCL_ALGO": "--algo", "NCCL_PROTO": "--proto", "NCCL_NET": "--net"}
 
 Axis = tuple[Mapping[str, str], ...]
@@ -49,10 +49,12 @@ def _choices(
 
 
 def read_ib(words: Sequence[str]) -> tuple[str, ...]:
-    """Returns ``on``, ``off`` or both, in the order asked for."""
+    """Returns ``on``, ``off`` or both, in the order asked for; ``default``: as it comes."""
     for word in words:
         if word not in _ON_OFF:
-            raise UsageError(f"'{word}' is not allowed; allowed: on, off, or on,off for both")
+            raise UsageError(
+                f"'{word}' is not allowed; allowed: on, off, on,off for both, or default"
+            )
     return tuple(dict.fromkeys(words))
 
 

@@ -38,6 +38,7 @@ from collbench.suite.values import (
     read_seed,
     read_sizes,
     read_via,
+    read_walk,
 )
 
 _AUTO_MAX_BYTES = {True: 2**30, False: 16 * 2**20}
@@ -119,6 +120,7 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
             warmup=read_count(measure.warmup),
             check=measure.check,
             proof=measure.proof,
+            walk_bytes=read_walk(measure.walk),
             deadline_s=read_deadline(measure.deadline),
             init_deadline_s=read_deadline(measure.init_deadline),
         ),

@@ -79,6 +79,8 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     check: bool = True
     proof: bool = True
     """Read back what ran from NCCL's log."""
+    walk: int | str = AUTO
+    """Size of the buffer that calls walk through without gaps, as in nccl-tests."""
     deadline: str = "60s"
     init_deadline: str = "120s"
 

@@ -146,6 +146,11 @@ def read_deadline(text: str) -> float:
     return _seconds(text, 0.1, "100ms to 24h", 86_400.0)
 
 
+def read_walk(value: int | str) -> int | None:
+    """Returns the bytes of a packed walk's buffer; None is "auto"."""
+    return None if value == AUTO else _size(value, "walk")
+
+
 def check_sizes(asked: Ladder | Sequence[int | str]) -> None:
     """Checks sizes as far as no ``"auto"`` is in the way.
 
@@ -288,6 +293,7 @@ _READERS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
         "measure.max_time": read_max_time,
         "measure.samples": read_samples,
         "measure.warmup": read_count,
+        "measure.walk": read_walk,
         "measure.deadline": read_deadline,
         "measure.init_deadline": read_deadline,
     }

@@ -67,6 +67,7 @@ OPTIONS = {
     "-n/--samples",
     "-w/--warmup",
     "-c/--check",
+    "--walk",
     "--proof",
     "-T/--deadline",
     "--init-deadline",
@@ -187,6 +188,7 @@ def test_what_is_for_the_run_alone():
         (["--warmup", "auto"], "measure", "warmup", AUTO),
         (["-c", "0"], "measure", "check", False),
         (["--check", "1"], "measure", "check", True),
+        (["--walk", "64M"], "measure", "walk", "64M"),
         (["--proof", "0"], "measure", "proof", False),
         (["-T", "30"], "measure", "deadline", "30"),
         (["--deadline", "2m"], "measure", "deadline", "2m"),
@@ -400,6 +402,7 @@ ALL_TYPES = (
                 " say how many with --ranks"
             ),
         ),
+        (["--walk", "0"], "--walk: walk 0 is out of range; allowed: 1 byte to 1024T (1 PiB)"),
         (["--proof", "on"], "--proof: 'on' is not allowed; allowed: 0 (no), 1 (yes)"),
         (
             ["--algo", "ring,tre"],
@@ -417,7 +420,7 @@ ALL_TYPES = (
         ),
         (
             ["--ib", "yes"],
-            "--ib/--rdma: 'yes' is not allowed; allowed: on, off, or on,off for both",
+            "--ib/--rdma: 'yes' is not allowed; allowed: on, off, on,off for both, or default",
         ),
         (
             ["--ib", "off", "--net", "IB"],
@@ -473,8 +476,8 @@ ALL_TYPES = (
         (
             ["nosuch"],
             (
-                "suite 'nosuch' is neither a file nor a shipped suite; shipped: bandwidth, latency,"
-                " smoke, sweep"
+                "suite 'nosuch' is neither a file nor a shipped suite; shipped: bandwidth,"
+                " ib_on_off, latency, nccl_matrix, smoke, sweep"
             ),
         ),
     ],

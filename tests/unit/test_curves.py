@@ -83,9 +83,9 @@ def test_a_curve_is_named_by_what_tells_it_from_the_others():
     found = curves(trials)
 
     assert [name_among(curve, found) for curve in found] == [
-        "all_reduce eager",
-        "all_reduce eager NCCL_ALGO=Ring",
-        "all_reduce graph",
+        "all_reduce eager (default)",
+        "all_reduce graph (default)",
+        "all_reduce eager (Ring)",
     ]
     assert name_among(found[0], found[:1]) == "all_reduce"
     assert name_among(found[0], found[:1], always=("dtype",)) == "all_reduce float32"

@@ -14,11 +14,18 @@ from collbench.measure.loop import RankResult
 from collbench.model import (
     Case,
     Culprit,
+    Gpu,
+    LibraryVersion,
+    Mode,
+    Node,
+    Proof,
     RankPlace,
+    RankProof,
     Reason,
     ReasonCode,
     Status,
     StopReason,
+    Topology,
     WrongElement,
 )
 from collbench.notes import NOTES, notes_for
@@ -34,10 +41,43 @@ CASE = Case(
     world_size=2,
     in_place=False,
 )
-PLACES = [
-    RankPlace(rank=0, node="a", local_rank=0, gpu=4),
-    RankPlace(rank=1, node="b", local_rank=0, gpu=7),
-]
+ON_NCCL = Case(
+    collective="all_reduce",
+    backend="nccl",
+    dtype="float32",
+    redop="sum",
+    size_bytes=10**6,
+    requested_bytes=10**6,
+    count=250_000,
+    world_size=2,
+    in_place=True,
+    mode=Mode.GRAPH,
+    setting={"NCCL_ALGO": "Ring"},
+)
+LOADED = LibraryVersion(version="2.28.9")
+REST = RankProof(transports=["P2P/CUMEM"])
+"""Of a rank that is not the first: only that one writes down what was chosen."""
+
+
+def node(name: str, gpu: int) -> Node:
+    device = Gpu(
+        index=gpu,
+        name="NVIDIA H200",
+        uuid=f"GPU-{gpu}",
+        pci_bus_id="",
+        memory_bytes=1,
+        compute_capability="9.0",
+    )
+    return Node(name=name, cpu_model="", cpus=1, numa_nodes=1, memory_bytes=1, gpus=[device])
+
+
+TOPOLOGY = Topology(
+    nodes=[node("a", 4), node("b", 7)],
+    ranks=[
+        RankPlace(rank=0, node="a", local_rank=0, gpu=4),
+        RankPlace(rank=1, node="b", local_rank=0, gpu=7),
+    ],
+)
 START_S = 1_795_000_000.25
 MEASURED = RankResult(
     status=Status.OK,
@@ -57,8 +97,15 @@ def second(**changes) -> RankResult:
     return msgspec.structs.replace(MEASURED, **{"times_us": times, **changes})
 
 
-def merged(*results: RankResult, case: Case = CASE):
-    return merge_results(case, 3, results, START_S, ["throttled"], PLACES)
+def merged(*results: RankResult, case: Case = CASE, **more):
+    span_s = (START_S, START_S + 2.5)
+    return merge_results(case, 3, results, span_s, ["throttled"], TOPOLOGY, **more)
+
+
+def proved(*proofs: RankProof | None, case: Case = ON_NCCL, **more):
+    """The trial of ranks whose own logs show so much."""
+    results = [msgspec.structs.replace(MEASURED, proof=proof) for proof in proofs]
+    return merged(*results, case=case, **{"nccl": LOADED, **more}).trial
 
 
 def test_a_measured_case_has_its_figures_and_its_samples():
@@ -76,6 +123,7 @@ def test_a_measured_case_has_its_figures_and_its_samples():
     assert trial.check.wrong_elements == 0
     assert trial.events == ["throttled"]
     assert datetime.fromisoformat(trial.started_at).timestamp() == START_S
+    assert trial.duration_s == 2.5
     assert outcome.clock == "perf_counter"
     assert outcome.times_us.tolist() == [[50, 40, 60], [40, 50, 30]]
     assert outcome.times_us.dtype == np.float32
@@ -139,6 +187,89 @@ def test_an_unchecked_case_says_so():
     trial = merged(*[msgspec.structs.replace(MEASURED, checked_elements=0)] * 2).trial
 
     assert (trial.check.checked, trial.check.checked_elements) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    ("of_ranks_us", "told_us"), [((3.5, 4.5), 4.5), ((None, 4.5), 4.5), ((None, None), None)]
+)
+def test_the_hosts_time_is_that_of_the_costliest_rank(of_ranks_us, told_us):
+    results = [msgspec.structs.replace(MEASURED, host_us_per_call=us) for us in of_ranks_us]
+
+    assert merged(*results).trial.summary.host_us_per_call == told_us
+
+
+def test_without_logs_nothing_is_proved():
+    assert merged(MEASURED, second()).trial.proof is None
+    assert proved(RankProof(algorithm="Ring"), None).proof is None, (
+        "half of the ranks prove nothing"
+    )
+
+
+def test_what_all_logs_show_is_the_proof():
+    trial = proved(RankProof(algorithm="Ring", protocol="Simple"), REST)
+
+    assert (trial.proof.algorithm, trial.proof.protocol) == ("Ring", "Simple")
+    assert (trial.proof.ranks, trial.proof.twin) == (2, False)
+    assert (trial.status, trial.reason) == (Status.OK, None)
+    assert trial.summary.busbw_gb_per_s is not None
+
+
+def test_twins_prove_for_the_ranks_that_were_timed():
+    twins = [RankProof(algorithm="Ring", protocol="LL"), REST]
+    trial = proved(None, None, twins=twins)
+
+    assert (trial.proof.protocol, trial.proof.ranks, trial.proof.twin) == ("LL", 2, True)
+    assert trial.status is Status.OK
+
+
+def test_twins_that_could_not_run_say_why_and_cost_the_case_nothing():
+    trial = proved(None, None, twins="rank 1 dead: SIGKILL")
+
+    assert trial.proof == Proof(twin=True, problem="rank 1 dead: SIGKILL")
+    assert (trial.status, trial.reason) == (Status.OK, None)
+
+
+def test_another_algorithm_than_asked_for_shows_its_time_and_no_rate():
+    trial = proved(RankProof(algorithm="Tree", protocol="LL"), REST)
+
+    assert trial.status is Status.PATH_NOT_USED
+    assert trial.reason.code is ReasonCode.OTHER_ALGORITHM
+    assert (trial.summary.median_us, trial.summary.busbw_gb_per_s) == (50, None)
+    assert trial.check.checked
+    assert trial.culprits == []
+
+
+def test_wrong_data_weigh_more_than_another_path():
+    wrong = WrongElement(rank=1, index=5, expected="3", got="nan", when="last")
+    results = [
+        msgspec.structs.replace(
+            MEASURED,
+            status=Status.DATA_WRONG,
+            reason=WRONG,
+            first_wrong=wrong,
+            proof=RankProof(algorithm="Tree"),
+        )
+    ] * 2
+    trial = merged(*results, case=ON_NCCL, nccl=LOADED).trial
+
+    assert trial.status is Status.DATA_WRONG
+    assert trial.reason.code is ReasonCode.WRONG_ELEMENT
+
+
+def test_ll128_where_nccl_leaves_it_off_is_noted():
+    case = msgspec.structs.replace(ON_NCCL, setting={"NCCL_PROTO": "LL128"})
+    own = RankProof(algorithm="Ring", protocol="LL128", nodes=1, intra_path="SYS")
+    trial = proved(own, own, case=case)
+
+    assert trial.status is Status.OK
+    assert trial.notes == ["few_samples", "ll128_forced"]
+    assert set(trial.notes) <= NOTES.keys()
+
+
+def test_a_library_that_is_not_known_is_not_judged():
+    trial = proved(RankProof(algorithm="Tree"), REST, nccl=None)
+
+    assert (trial.status, trial.proof.algorithm) == (Status.OK, "Tree")
 
 
 def test_a_fault_becomes_a_record_without_figures():

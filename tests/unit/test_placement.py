@@ -279,6 +279,124 @@ def test_places_say_where_each_rank_runs():
     assert unbound == [RankPlace(rank=0, node="node1", local_rank=0)]
 
 
+FOUR_GPUS = GpuSurvey(
+    on_pci=PCI, gpus=tuple(gpu(index, index // 2) for index in range(4)), driver="580.95.05"
+)
+
+
+@pytest.mark.parametrize(
+    ("survey", "wanted", "gpus", "hosts"),
+    [
+        (TWO_GPUS, {"fake_hosts": 8}, [0, 1] * 4, [0, 1, 2, 3, 4, 5, 6, 7]),
+        (TWO_GPUS, {"fake_hosts": 2}, [0, 1], [0, 1]),
+        (TWO_GPUS, {"fake_hosts": 2, "ranks": 4}, [0, 1, 0, 1], [0, 0, 1, 1]),
+        (TWO_GPUS, {"fake_hosts": 3}, [0, 1, 0], [0, 1, 2]),
+        (TWO_GPUS, {"fake_hosts": 2, "gpus": 1}, [0, 0], [0, 1]),
+        (FOUR_GPUS, {"fake_hosts": 2}, [0, 1, 2, 3], [0, 0, 1, 1]),
+        (FOUR_GPUS, {"fake_hosts": 2, "gpus": 3, "ranks": 6}, [0, 1, 2] * 2, [0, 0, 0, 1, 1, 1]),
+    ],
+    ids=[
+        "8 on 2 GPUs",
+        "2 on 2",
+        "2 of 2 ranks",
+        "3 on 2",
+        "2 on 1 of 2",
+        "2 on 4",
+        "2 of 3 ranks",
+    ],
+)
+def test_fake_hosts_have_as_many_ranks_each_on_gpus_of_their_own(survey, wanted, gpus, hosts):
+    slots = choose(survey, **wanted)
+
+    assert (slots.backend, slots.world_size) == ("nccl", len(hosts))
+    assert [gpu.index for gpu in slots.gpus] == gpus
+    assert slots.fake_hosts == tuple(f"fake-host-{host}" for host in hosts)
+    assert slots.hosts == max(hosts) + 1
+    pairs = list(zip(slots.fake_hosts, gpus, strict=True))
+    assert len(set(pairs)) == len(pairs), "NCCL refuses a GPU twice on one host"
+
+
+def test_fake_hosts_are_said_before_everything_else():
+    assert choose(TWO_GPUS, fake_hosts=8).note == (
+        "EMULATED: 8 fake hosts on one machine, 8 ranks on 2 x NVIDIA H200; exercises the network"
+        " code, says nothing about a network"
+    )
+
+
+def test_ranks_that_share_a_gpu_know_its_number_and_how_many_they_are():
+    shared = choose(TWO_GPUS, {"CUDA_VISIBLE_DEVICES": "1,0"}, fake_hosts=3)
+
+    assert [shared.cuda_index(rank) for rank in range(3)] == [0, 1, 0]
+    assert [shared.ranks_on_device(rank) for rank in range(3)] == [2, 1, 2]
+    assert [gpu.index for gpu in shared.gpus] == [1, 0, 1]
+
+
+def test_without_fake_hosts_every_rank_has_its_gpu_or_all_share_the_cpu():
+    on_gpus, on_cpu = choose(TWO_GPUS), choose(NOTHING, ranks=3)
+
+    assert [on_gpus.cuda_index(rank) for rank in range(2)] == [0, 1]
+    assert [on_gpus.ranks_on_device(rank) for rank in range(2)] == [1, 1]
+    assert (on_cpu.cuda_index(2), on_cpu.ranks_on_device(2)) == (None, 3)
+    assert (on_gpus.hosts, on_cpu.hosts) == (1, 1)
+
+
+def test_places_carry_the_fake_host():
+    places = choose(TWO_GPUS, fake_hosts=2).places("node1")
+
+    assert places == [
+        RankPlace(rank=0, node="node1", local_rank=0, gpu=0, cpuset="0-3", fake_host="fake-host-0"),
+        RankPlace(rank=1, node="node1", local_rank=1, gpu=1, cpuset="4-7", fake_host="fake-host-1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (
+            {"fake_hosts": 2, "ranks": 3},
+            (
+                "3 ranks on 2 fake hosts over 2 GPUs do not go: every host has the same number of"
+                " ranks, each on a GPU of its own; allowed: --ranks 2, 4"
+            ),
+        ),
+        (
+            {"fake_hosts": 2, "ranks": 6},
+            (
+                "6 ranks on 2 fake hosts over 2 GPUs do not go: every host has the same number of"
+                " ranks, each on a GPU of its own; allowed: --ranks 2, 4"
+            ),
+        ),
+        (
+            {"fake_hosts": 4, "ranks": 2, "gpus": 1},
+            (
+                "2 ranks on 4 fake hosts over 1 GPUs do not go: every host has the same number of"
+                " ranks, each on a GPU of its own; allowed: --ranks 4"
+            ),
+        ),
+        (
+            {"fake_hosts": 2, "gpus": 3},
+            "--gpus 3 is more than the GPUs that can be used here (2); ask for at most 2",
+        ),
+    ],
+    ids=["3 ranks", "3 ranks a host", "fewer than hosts", "more GPUs"],
+)
+def test_ranks_that_fake_hosts_cannot_share_evenly_are_refused(wanted, text):
+    with pytest.raises(UsageError, match=says(text)):
+        choose(TWO_GPUS, **wanted)
+
+
+@pytest.mark.parametrize("survey", [NOTHING, TWO_GPUS], ids=["no GPU", "as asked"])
+def test_gloo_has_no_fake_hosts(survey):
+    with pytest.raises(
+        UsageError,
+        match=says(
+            "--fake-hosts 2 works through NCCL_HOSTID, which Gloo does not know; it needs an"
+            " NVIDIA GPU"
+        ),
+    ):
+        choose(survey, backend="gloo", fake_hosts=2)
+
+
 @pytest.mark.parametrize(
     ("environ", "by"),
     [

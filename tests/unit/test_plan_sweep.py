@@ -7,15 +7,19 @@ import random
 import pytest
 
 from collbench.collectives import COLLECTIVES
+from collbench.engine.lineup import Starts
 from collbench.errors import UsageError
 from collbench.model import Mode, Pattern
+from collbench.nccl.settings import setting_text
 from collbench.plan.sweep import plan_sweep
 from collbench.suite import Ladder, Suite, override, resolve
 
 
-def plan(*, backend="gloo", world_size=2, seed=1, gpu=False, nodes=1, **options):
+def plan(*, backend="gloo", world_size=2, seed=1, gpu=False, nodes=1, emulated=False, **options):
     suite = resolve(override(Suite(), **options), gpu=gpu)
-    return plan_sweep(suite, backend=backend, world_size=world_size, seed=seed, nodes=nodes)
+    return plan_sweep(
+        suite, backend=backend, world_size=world_size, seed=seed, nodes=nodes, emulated=emulated
+    )
 
 
 def test_the_default_on_a_cpu_is_36_cases_in_reading_order():
@@ -47,6 +51,50 @@ def test_a_row_is_out_of_place_then_in_place_then_the_modes():
         (64, True, "eager"),
         (64, True, "graph"),
     ]
+
+
+def test_settings_stand_in_the_row_before_the_modes():
+    found = plan(
+        gpu=True,
+        backend="nccl",
+        collectives=("all_reduce",),
+        sizes=("8", "64"),
+        proto=("LL", "Simple"),
+        reference=True,
+    )
+
+    assert [
+        (case.size_bytes, setting_text(case.setting), str(case.mode)) for case in found.cases
+    ] == [
+        (size, setting, mode)
+        for size in (8, 64)
+        for setting in ("default", "LL", "Simple")
+        for mode in ("eager", "graph")
+    ]
+
+
+def test_settings_that_share_a_communicator_run_together():
+    found = plan(
+        gpu=True,
+        backend="nccl",
+        collectives=("all_reduce",),
+        sizes=("8", "64"),
+        modes=("graph",),
+        proto=("LL", "Simple"),
+        env=("NCCL_BUFFSIZE=1", "NCCL_BUFFSIZE=2"),
+    )
+
+    assert [
+        (case.setting["NCCL_BUFFSIZE"], case.setting["NCCL_PROTO"], case.size_bytes)
+        for case in found.rounds[0].groups[0].cases
+    ] == [
+        (buffer, protocol, size)
+        for buffer in "12"
+        for protocol in ("LL", "Simple")
+        for size in (8, 64)
+    ]
+    # Two sets of 2 workers, each with a communicator for LL and one for Simple.
+    assert found.starts == Starts(zygotes=1, workers=4, communicators=4)
 
 
 def test_tables_come_by_type_then_operator_then_root():
@@ -109,6 +157,9 @@ def test_a_case_carries_all_that_was_asked():
         backend="nccl",
         world_size=8,
         nodes=2,
+        emulated=True,
+        via="native",
+        algo=("ring",),
         collectives=("all_gather",),
         dtypes=("bfloat16",),
         sizes=("1000",),
@@ -120,6 +171,7 @@ def test_a_case_carries_all_that_was_asked():
     assert (case.world_size, case.nodes) == (8, 2)
     assert (case.requested_bytes, case.count, case.size_bytes) == (1000, 62, 992)
     assert (case.mode, case.pattern) == (Mode.EAGER_DEVICE, Pattern.ISOLATED)
+    assert (case.setting, case.via, case.emulated) == ({"NCCL_ALGO": "Ring"}, "native", True)
 
 
 def test_what_a_back_end_cannot_do_stays_in_the_plan():
@@ -233,8 +285,19 @@ def test_on_gpus_small_cases_are_precise_long_before_the_limit():
         backend="nccl", gpu=True, collectives=("all_reduce",), sizes=("8",), modes=("graph",)
     )
 
-    # 60 samples of 200 us.
-    assert found.estimate_s == pytest.approx(7 + 60 * 200e-6 + 0.06, rel=1e-6)
+    # A zygote of 4.5 s, workers of 1.5 s, a communicator of 0.5 s; 60 samples of 200 us.
+    assert found.estimate_s == pytest.approx(6.5 + 60 * 200e-6 + 0.06, rel=1e-6)
+
+
+def test_proving_an_eager_case_apart_is_in_the_estimate():
+    asked = {"collectives": ("all_reduce",), "sizes": ("8",), "modes": ("eager",)}
+    quiet = plan(backend="nccl", gpu=True, proof=False, **asked)
+    proved = plan(backend="nccl", gpu=True, **asked)
+
+    assert quiet.starts == Starts(zygotes=1, workers=2, communicators=1)
+    assert proved.starts == Starts(zygotes=1, workers=4, communicators=2, twins=1)
+    # The twin's workers, their communicator, and the case in them.
+    assert proved.estimate_s - quiet.estimate_s == pytest.approx(1.5 + 0.5 + 0.05)
 
 
 def test_a_fixed_number_of_samples_is_what_the_estimate_counts():

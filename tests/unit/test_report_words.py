@@ -7,12 +7,14 @@ import msgspec
 import pytest
 
 from collbench.analyze.limit import Limit
-from collbench.model import Finding
+from collbench.model import Finding, Reason, ReasonCode
+from collbench.plan.sweep import plan_sweep
 from collbench.report.closing import closing
-from collbench.report.heading import heading, plan_line
+from collbench.report.heading import heading, plan_line, refused_lines
 from collbench.report.json_output import json_document
 from collbench.report.table import WIDTH
 from collbench.store import read_run
+from collbench.suite import Suite, override, resolve
 
 REFERENCE = Path(__file__).parents[2] / "results/2xh200/20261130-0635-3947"
 GOLDEN = Path(__file__).parents[1] / "data/golden/v1"
@@ -65,13 +67,51 @@ def test_a_heading_without_gpus_or_a_note_still_says_what_ran(reference):
     assert heading(reference.run, bare).startswith("2 ranks on CPUs | torch")
 
 
-def test_the_plan_line_counts_the_axes(reference):
-    cases = [trial.case for trial in reference.trials if trial.repeat == 0]
+def plan(suite, *, backend="nccl", gpu=True, **how):
+    found = plan_sweep(resolve(suite, gpu=gpu), backend=backend, world_size=2, seed=7, **how)
+    return msgspec.structs.replace(found, estimate_s=290.0)
 
-    assert plan_line(cases, 20, 290.0, "20261130-0635-3947") == (
-        "plan: 3 collectives x 15 sizes x 2 modes: 90 cases, 20 repeats, about 4 min 50 s"
-        "    run 20261130-0635-3947"
+
+def test_the_plan_line_counts_the_axes_and_what_is_started():
+    asked = override(Suite(), repeats=20)
+
+    assert plan_line(plan(asked), "20261130-0635-3947") == (
+        "plan: 3 collectives x 15 sizes x 2 modes: 90 cases, 20 repeats, 20 zygotes, 80 workers,"
+        " 40 communicators, 900 cases proved apart, about 4 min 50 s    run 20261130-0635-3947"
     )
+
+
+def test_the_plan_line_has_settings_where_some_are_swept():
+    asked = override(
+        Suite(), collectives=("all_reduce",), sizes=("8",), modes=("graph",), proto=("LL", "Simple")
+    )
+
+    assert plan_line(plan(asked), "x") == (
+        "plan: 1 collective x 1 size x 2 settings: 2 cases, 1 repeat, 1 zygote, 2 workers,"
+        " 2 communicators, about 4 min 50 s    run x"
+    )
+
+
+def test_of_gloo_the_plan_line_counts_no_processes():
+    asked = override(Suite(), collectives=("all_reduce",), sizes=("8", "64"))
+
+    assert plan_line(plan(asked, backend="gloo", gpu=False), "x") == (
+        "plan: 1 collective x 2 sizes: 2 cases, 1 repeat, about 4 min 50 s    run x"
+    )
+
+
+def test_what_is_refused_gets_a_line_a_reason_with_the_settings_of_it():
+    asked = override(
+        Suite(), collectives=("all_reduce",), sizes=("8", "64"), algo=("Ring", "Tree", "PAT")
+    )
+
+    def refusal(case):
+        name = case.setting["NCCL_ALGO"]
+        text = {"Tree": "needs more", "PAT": "needs more"}.get(name)
+        return text and Reason(code=ReasonCode.ILLEGAL, text=text)
+
+    assert refused_lines(plan(asked, refusal=refusal)) == ["unsupported: Tree; PAT: needs more"]
+    assert refused_lines(plan(asked)) == []
 
 
 def test_the_closing_lines_hold_peak_half_and_latency(reference):

@@ -9,9 +9,10 @@ import subprocess
 import threading
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from collbench.engine.protocol import Group, Round
+from collbench.engine.protocol import Facts, Group, Round
 from collbench.engine.simulated import Fabric, SimulatedEngine
 from collbench.errors import ExitCode, NothingMeasured
 from collbench.model import (
@@ -20,12 +21,14 @@ from collbench.model import (
     Finding,
     Mode,
     Policy,
+    Reason,
     ReasonCode,
     Run,
     Status,
     Topology,
     Trial,
 )
+from collbench.plan.sweep import Refused
 from collbench.session import Interrupted, SessionEnd, exit_code_of, interruptible, run_session
 from collbench.store import RunWriter, read_run
 
@@ -293,6 +296,87 @@ def test_nothing_but_unsupported_cases_is_nothing_measured(writer):
     assert [trial.status for trial in end.trials] == [Status.UNSUPPORTED] * 2
     assert end.exit_code is ExitCode.NOTHING_MEASURED
     assert end.error is None
+
+
+WHY = Reason(code=ReasonCode.ILLEGAL, text="broadcast has no Tree in NCCL 2.28.9")
+REFUSED = tuple(Refused(case=a_case(size), reason=WHY) for size in (32, 64))
+
+
+def with_refused() -> Run:
+    return msgspec.structs.replace(a_run(), planned_trials=8)
+
+
+def test_refused_cases_are_recorded_first_and_never_run(writer):
+    watcher, seen = Watcher(), []
+    watcher.at = {"running 4": lambda: seen.append(len(read_run(writer.folder).trials))}
+    end = hold(writer, watcher, run=with_refused(), refused=REFUSED)
+
+    assert seen[0] == 2, "they stand before the first case begins"
+    assert watcher.told[:3] == ["finished 32 in 0", "finished 64 in 0", "running 4"]
+    assert not {"running 32", "running 64"} & set(watcher.told)
+    assert [(trial.case.size_bytes, trial.status) for trial in end.trials[:3]] == [
+        (32, Status.UNSUPPORTED),
+        (64, Status.UNSUPPORTED),
+        (4, Status.OK),
+    ]
+    first = end.trials[0]
+    assert (first.reason, first.repeat, first.trial_id) == (WHY, 0, f"{first.case_id}.0")
+    assert (first.summary, first.samples, first.check, first.duration_s) == (None, None, None, 0)
+    assert read_run(writer.folder).trials == end.trials
+
+
+def test_refused_cases_count_and_are_no_fault(writer):
+    end = hold(writer, run=with_refused(), refused=REFUSED)
+
+    assert (end.exit_code, end.kept, end.error) == (ExitCode.FINE, 8, None)
+
+
+def test_an_interruption_keeps_the_refused_cases_and_skips_none_of_them(writer):
+    watcher = Watcher()
+    watcher.at = {"running 8": interrupt(ExitCode.INTERRUPTED)}
+    end = hold(writer, watcher, run=with_refused(), refused=REFUSED)
+
+    assert (end.kept, end.error) == (3, "interrupted; kept 3 of 8 trials")
+    assert [trial.status for trial in end.trials] == (
+        [Status.UNSUPPORTED] * 2 + [Status.OK] + [Status.SKIPPED] * 5
+    )
+
+
+def test_a_signal_while_refused_cases_are_recorded_waits_until_all_are(writer, monkeypatch):
+    append = writer.append
+
+    def interrupted_append(trial, times_us, clock):
+        if trial.case.size_bytes == 32:
+            os.kill(os.getpid(), signal.SIGINT)
+        return append(trial, times_us, clock)
+
+    monkeypatch.setattr(writer, "append", interrupted_append)
+    with interruptible():
+        end = hold(writer, run=with_refused(), refused=REFUSED)
+
+    assert (end.exit_code, end.kept) == (ExitCode.INTERRUPTED, 2)
+    assert [trial.case.size_bytes for trial in read_run(writer.folder).trials] == [
+        *(32, 64),
+        *(4, 8, 16) * 2,
+    ]
+
+
+def test_refused_cases_alone_are_nothing_measured(writer):
+    end = hold(writer, rounds=(), refused=REFUSED)
+
+    assert [trial.status for trial in end.trials] == [Status.UNSUPPORTED] * 2
+    assert end.exit_code is ExitCode.NOTHING_MEASURED
+
+
+def test_what_was_started_and_what_proving_took_stand_in_the_run(writer, topology):
+    class Counting(Engine):
+        def facts(self) -> Facts:
+            return Facts(topology=topology, zygotes=2, workers=8, communicators=6, proof_s=1.25)
+
+    hold(writer, executor=Counting(Fabric(), Policy(samples=10)))
+
+    run = read_run(writer.folder).run
+    assert (run.zygotes, run.workers, run.communicators, run.proof_s) == (2, 8, 6, 1.25)
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_ranks_that_disagree_on_the_length_do_not_go_on(group):
 def meeting():
     """Rank 0 of two ranks waiting in a thread, and the port that it listens on."""
     listener, port = host_control(HOST)
-    with ThreadPoolExecutor(1) as threads, ExitStack() as controls:
+    with ExitStack() as controls, ThreadPoolExecutor(1) as threads:
 
         def host():
             control = join_control(0, 2, HOST, port, listener, TOKEN, 60.0)

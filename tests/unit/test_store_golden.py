@@ -40,6 +40,7 @@ from collbench.model import (
 from collbench.store import StoredRun, read_run
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "v1"
+REFERENCE = Path(__file__).parents[2] / "results/2xh200/20261130-0635-3947"
 
 CASE = Case(
     collective="all_reduce",
@@ -339,6 +340,32 @@ def test_case_ids_stay_what_they_were(stored):
     assert [trial.case.case_id for trial in stored.trials] == [row[0] for row in EXPECTED]
 
 
+def test_case_ids_of_the_reference_run_stay_what_they_were():
+    """It was measured before cases had ``via`` and ``emulated``."""
+    case = Case(
+        collective="all_gather",
+        backend="nccl",
+        dtype="float32",
+        size_bytes=65536,
+        requested_bytes=65536,
+        count=8192,
+        world_size=2,
+        in_place=False,
+        mode=Mode.GRAPH,
+    )
+    named = {trial.case_id: trial.case for trial in read_run(REFERENCE).trials}
+
+    assert case.case_id == "all_gather/float32/-/64KiB/graph#f7088b53"
+    assert named[case.case_id] == case
+    assert [case.case_id for case in named.values()] == list(named)
+
+
+def test_what_a_later_field_says_makes_another_case():
+    cases = [CASE, vary(CASE, via="native"), vary(CASE, emulated=True)]
+
+    assert len({case.case_id for case in cases}) == 3
+
+
 def test_the_golden_run_has_every_status(stored):
     assert {trial.status for trial in stored.trials} == set(Status)
 
@@ -371,16 +398,17 @@ FIELDS = {
     "LibraryVersion": "version path compiled",
     "Nic": "name kind rate_gbit_per_s state pci_bus_id numa_node",
     "Node": "name state cpu_model cpus numa_nodes memory_bytes l3_bytes gpus gpu_links nics",
-    "Policy": "precision max_time_s samples warmup check proof deadline_s init_deadline_s",
+    "Policy": "precision max_time_s samples warmup check proof walk_bytes deadline_s"
+    " init_deadline_s",
     "Proof": "algorithm protocol channels coll_channels network transports devices gpu_direct nvls"
-    " sharp nodes intra_path inter_path no_rdma_device ranks odd twin",
+    " sharp nodes intra_path inter_path no_rdma_device ranks odd problem twin",
     "RankPlace": "rank node local_rank gpu cpuset fake_host",
     "RankProof": "algorithm protocol channels coll_channels network transports devices gpu_direct"
     " nvls sharp nodes local_rank intra_path inter_path no_rdma_device warning",
     "Reason": "code text",
     "Run": "schema run_id command argv cluster suite policy repeats seed planned_trials backend"
-    " world_size environment note simulated emulated via planted started_at ended_at zygotes workers"
-    " communicators proof_s exit_code findings",
+    " world_size environment note simulated emulated via planted started_at ended_at zygotes"
+    " workers communicators proof_s exit_code findings",
     "SampleRef": "offset_bytes layout ranks samples clock",
     "Summary": "samples ops_per_sample warmup_samples median_us ci95_us effective_samples min_us"
     " p5_us p95_us p99_us mean_over_ranks_us algbw_gb_per_s busbw_gb_per_s skew late_rank"
@@ -419,12 +447,38 @@ def test_a_field_that_joined_a_record_later_has_a_default(name):
     assert [field.name for field in added if field.required] == []
 
 
+LATER = {
+    "Case": {"via": "torch", "emulated": False},
+    "Gpu": {"compute_capability": None},
+    "Policy": {"proof": True, "walk_bytes": None},
+    "RankPlace": {"fake_host": None},
+    "Run": {
+        "emulated": False,
+        "via": "torch",
+        "zygotes": 0,
+        "workers": 0,
+        "communicators": 0,
+        "proof_s": 0.0,
+    },
+    "Summary": {"host_us_per_call": None},
+    "Trial": {"proof": None},
+}
+"""What a file of before says, that has no such field."""
+
+
+@pytest.mark.parametrize("name", sorted(LATER))
+def test_a_file_without_a_later_field_means_what_it_meant(name):
+    fields = {field.name: field.default for field in msgspec.structs.fields(getattr(model, name))}
+
+    assert {field: fields[field] for field in LATER[name]} == LATER[name]
+
+
 WORDS = {
     "Status": "ok data_wrong unsupported path_not_used hung crashed failed node_lost skipped",
     "ReasonCode": "no_such_dtype no_such_redop no_such_mode no_in_place no_out_of_place"
     " needs_two_ranks refused illegal needs_newer_nccl no_network_used no_rdma_device"
-    " other_network other_algorithm other_protocol interrupted no_memory zero_bytes node_lost budget no_progress"
-    " no_start exited killed raised wrong_element",
+    " other_network other_algorithm other_protocol interrupted no_memory zero_bytes node_lost"
+    " budget no_progress no_start exited killed raised wrong_element",
     "StopReason": "precise time fixed full",
     "Mode": "eager graph eager_device",
     "Pattern": "back_to_back isolated",

@@ -52,7 +52,14 @@ def write(tmp_path, monkeypatch):
 
 
 def test_the_shipped_suites_are_these():
-    assert list(shipped_suites()) == ["bandwidth", "latency", "smoke", "sweep"]
+    assert list(shipped_suites()) == [
+        "bandwidth",
+        "ib_on_off",
+        "latency",
+        "nccl_matrix",
+        "smoke",
+        "sweep",
+    ]
 
 
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
@@ -159,6 +166,7 @@ def test_every_key_reaches_the_resolved_suite(write):
         samples = 20
         warmup = 3
         check = false
+        walk = "64M"
         proof = false
         deadline = "5s"
         init_deadline = "2m"
@@ -198,6 +206,7 @@ def test_every_key_reaches_the_resolved_suite(write):
             "warmup": 3,
             "check": False,
             "proof": False,
+            "walk_bytes": 64 * MIB,
             "deadline_s": 5.0,
             "init_deadline_s": 120.0,
         },
@@ -458,7 +467,7 @@ UNKNOWN_IN_SWEEP = (
         ),
         (
             "[sweep]\nib = ['auto']",
-            "sweep.ib: 'auto' is not allowed; allowed: on, off, or on,off for both",
+            "sweep.ib: 'auto' is not allowed; allowed: on, off, on,off for both, or default",
         ),
         (
             "[sweep]\nnet = ['']",
@@ -569,7 +578,7 @@ def test_an_unknown_suite_gets_the_nearest_and_all():
 
     assert str(caught.value) == (
         "suite 'latncy' is neither a file nor a shipped suite; did you mean 'latency'?"
-        " shipped: bandwidth, latency, smoke, sweep"
+        " shipped: bandwidth, ib_on_off, latency, nccl_matrix, smoke, sweep"
     )
 
 
