@@ -17,7 +17,7 @@ from collbench.analyze.setting_findings import (
     path_not_used,
     ranks_differ,
 )
-from collbench.model import Finding, Mode, Run, Status, Trial
+from collbench.model import Finding, Mode, ReasonCode, Run, Status, Trial
 from collbench.nccl.settings import setting_text
 from collbench.notes import NOTES
 from collbench.stats import bimodality
@@ -110,7 +110,9 @@ def _left_out(sweep: _Sweep) -> Iterator[Finding]:
     groups = Counter(
         (trial.status, trial.reason.code, trial.reason.text)
         for trial in sweep.trials
-        if trial.reason and trial.status in (Status.UNSUPPORTED, Status.SKIPPED)
+        if trial.reason
+        and trial.status in (Status.UNSUPPORTED, Status.SKIPPED)
+        and trial.reason.code is not ReasonCode.ILLEGAL  # said in the first lines and tables
     )
     for (status, code, text), count in groups.items():
         yield Finding(

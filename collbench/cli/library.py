@@ -9,7 +9,7 @@ from pathlib import Path
 from collbench.engine.placement import Slots
 from collbench.errors import UsageError
 from collbench.model import LibraryVersion, Topology, lowest_capability
-from collbench.nccl.settings import ALG_SELECTION, IB, swept_variables
+from collbench.nccl.settings import ALG_SELECTION, IB
 from collbench.nccl.variables import without_effect
 from collbench.plan.legality import NcclPlace
 from collbench.probe.environment import recorded_variables
@@ -30,6 +30,9 @@ _AXES = {
     IB: "--ib",
     ALG_SELECTION: "--alg-selection",
 }
+
+
+_WHO = {"gloo": "Gloo communicates", "simulated": "a model answers"}
 
 
 def find_library(suite: Suite) -> LibraryVersion | None:
@@ -72,8 +75,8 @@ def refuse_without_nccl(suite: Suite, slots: Slots) -> None:
     if options:
         raise UsageError(
             f"{', '.join(options)} steer{'s' * (len(options) == 1)} NCCL, and here"
-            f" {slots.backend.capitalize()} communicates, which has no such choice; leave it out,"
-            " or run on a machine with NVIDIA GPUs"
+            f" {_WHO[slots.backend]}, which has no such choice; leave"
+            f" {'it' if len(options) == 1 else 'them'} out, or run on a machine with NVIDIA GPUs"
         )
 
 
@@ -86,13 +89,12 @@ def nccl_place(
 ) -> NcclPlace:
     """Returns what decides which settings can be."""
     version = None if library is None else version_tuple(library.version)
-    swept = swept_variables(suite.settings)
     return NcclPlace(
         version=version or NEWEST_KNOWN,
         nodes=slots.hosts,
         ranks=slots.world_size,
         compute_capability=lowest_capability(topology.nodes),
-        variables={k: v for k, v in recorded_variables(environ).items() if k not in swept},
+        variables={k: v for k, v in recorded_variables(environ).items() if k not in suite.swept},
     )
 
 
@@ -100,7 +102,7 @@ def warnings_of(
     suite: ResolvedSuite, library: LibraryVersion | None, environ: Mapping[str, str]
 ) -> Sequence[str]:
     """Returns what is wrong with the variables that are set, a line each."""
-    swept = swept_variables(suite.settings)
+    swept = set(suite.swept)
     found = [
         f"{name}={environ[name]} of the environment is not used: this variable is swept"
         for name in sorted(swept & environ.keys())

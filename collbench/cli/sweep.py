@@ -27,7 +27,6 @@ from collbench.engine.supervisor import LocalEngine
 from collbench.errors import ExitCode
 from collbench.measure.plant import Plant, parse_plant
 from collbench.model import Finding, LibraryVersion, Run, Topology, Trial
-from collbench.nccl.settings import swept_variables
 from collbench.plan.sweep import SweepPlan, plan_sweep
 from collbench.probe.environment import read_environment
 from collbench.probe.gpu import survey_gpus
@@ -234,7 +233,7 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
         slots=prepared.slots,
         via=prepared.suite.via,
         library=prepared.suite.nccl,
-        swept=swept_variables(prepared.suite.settings),
+        swept=prepared.suite.swept,
         policy=prepared.suite.policy,
         topology=prepared.topology,
         logs=logs,

@@ -146,6 +146,7 @@ class LocalEngine:
         team = self._team(case, kind)
         if isinstance(team, Fault):
             return Outcome(trial=trial_without_result(case, self._repeat, team, start_s))
+        start_s = time.time()
         before = self._watch.read()
         answer = team.measure(case, self._policy)
         if isinstance(answer, Fault):
@@ -189,12 +190,22 @@ class LocalEngine:
         if seated is not None and seated.communicator == needs.communicator:
             return seated.team
         fault = self._form(needs, kind) if seated is None else self._renew(seated, needs)
-        if fault is None:
-            self._failed_formations = 0
-            return self._teams[kind].team
-        self._end_team(kind)
-        self._judge_formation(case, needs, fault)
-        return fault
+        if fault is not None:
+            self._end_team(kind)
+            self._judge_formation(case, needs, fault)
+            return fault
+        self._failed_formations = 0
+        return self._connected(case, kind)
+
+    def _connected(self, case: Case, kind: Kind) -> Team | Fault:
+        """NCCL connects at the first call: that is made by the case to come, before its time."""
+        team = self._teams[kind].team
+        if case.backend == "nccl":
+            fault = team.connect(case, self._policy.init_deadline_s)
+            if fault is not None:
+                self._end_team(kind)
+                return fault
+        return team
 
     def _part_ways(self, needs: Needs) -> None:
         """Ends what cannot serve the new setting."""

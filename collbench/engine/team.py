@@ -13,6 +13,8 @@ from collbench.engine.faults import Fault, crashed, hung, raised
 from collbench.engine.processes import WorkerProcess, Zygote, end_workers
 from collbench.engine.wire import (
     Closed,
+    Connect,
+    Connected,
     Done,
     Hosting,
     Join,
@@ -87,6 +89,14 @@ class Team:
             return fault
         return self._gather(Joined, self._workers, deadline_s, ReasonCode.NO_START)
 
+    def connect(self, case: Case, deadline_s: float) -> Fault | None:
+        """Lets the workers run a case once, untimed: NCCL connects at the first call."""
+        fault = self._tell(Connect(case=case))
+        if fault is not None:
+            return fault
+        answer = self._gather(Connected, self._workers, deadline_s, ReasonCode.NO_START)
+        return answer if isinstance(answer, Fault) else None
+
     def prove(self, case: Case, deadline_s: float) -> list[RankProof] | Fault:
         """Lets workers with a log run a case once; returns what each rank's log shows."""
         fault = self._tell(Prove(case=case))
@@ -95,7 +105,7 @@ class Team:
         proved = self._gather(Proved, self._workers, deadline_s, ReasonCode.NO_PROGRESS)
         return proved if isinstance(proved, Fault) else [message.proof for message in proved]
 
-    def _tell(self, message: Measure | Renew | Prove) -> Fault | None:
+    def _tell(self, message: Measure | Renew | Connect | Prove) -> Fault | None:
         """Sends one message to every worker; returns the first fault."""
         for worker in self._workers:
             fault = self._send(worker, message)
@@ -103,7 +113,9 @@ class Team:
                 return fault
         return None
 
-    def _send(self, worker: WorkerProcess, message: Join | Measure | Renew | Prove) -> Fault | None:
+    def _send(
+        self, worker: WorkerProcess, message: Join | Measure | Renew | Connect | Prove
+    ) -> Fault | None:
         try:
             worker.channel.send(message)
         except Closed:

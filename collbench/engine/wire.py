@@ -94,6 +94,16 @@ class Renew(Record, frozen=True, kw_only=True, tag=True):
     variables: dict[str, str | None]
 
 
+class Connect(Record, frozen=True, kw_only=True, tag=True):
+    """To a worker: run a case once, untimed, so that building connections is no part of it."""
+
+    case: Case
+
+
+class Connected(Record, frozen=True, kw_only=True, tag=True):
+    """From a worker: the case has run once."""
+
+
 class Prove(Record, frozen=True, kw_only=True, tag=True):
     """To a worker with a log: run a case once, untimed, and say what NCCL wrote about it."""
 
@@ -125,8 +135,8 @@ class Quit(Record, frozen=True, kw_only=True, tag=True):
 
 
 FromZygote = Ready | Forked | Reaped
-ToWorker = Join | Renew | Measure | Prove | Quit
-FromWorker = Hosting | Joined | Done | Proved | Raised
+ToWorker = Join | Renew | Connect | Measure | Prove | Quit
+FromWorker = Hosting | Joined | Connected | Done | Proved | Raised
 
 M = TypeVar("M")
 

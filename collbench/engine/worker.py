@@ -17,6 +17,8 @@ from collbench.engine.progress import SharedProgress
 from collbench.engine.wire import (
     Channel,
     Closed,
+    Connect,
+    Connected,
     Done,
     FromWorker,
     Hosting,
@@ -42,7 +44,6 @@ _REFUSALS = re.compile(
     re.IGNORECASE,
 )
 """How torch, Gloo and NCCL word that they cannot do a call."""
-_NCCL_REASON = re.compile(r"no algorithm/protocol.*", re.IGNORECASE)
 
 
 class _Worker:
@@ -77,6 +78,9 @@ class _Worker:
                 set_variables(message.variables)
                 self.member.renew()
                 return self.member.facts()
+            case Connect():
+                call_once(message.case, self.member.backend, self.member.control, self._progress)
+                return Connected()
             case Measure():
                 result = measure_case(
                     message.case,
@@ -106,8 +110,8 @@ class _Worker:
         text = _one_line(problem)
         if self._log is not None:
             self._log.read()
-            words = (_NCCL_REASON.search(line) for line in self._log.facts.warnings)
-            text = next((f"{found[0]} ({text})" for found in words if found), text)
+            warnings = self._log.facts.warnings
+            text = f"{warnings[-1]} ({text})" if warnings else text
         return text
 
 

@@ -9,7 +9,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.measure.calls import Calls
 from collbench.measure.cuda_timers import EagerTimer, GraphTimer, QueuedTimer
 from collbench.measure.native_buffers import Arena, NativeBuffers
-from collbench.measure.native_calls import FIRST_WITH_CALL_CONFIG, Communicator, ring_shift
+from collbench.measure.native_calls import FIRST_WITH_CALL_CONFIG, Communicator
 from collbench.measure.native_device import NativeDevice
 from collbench.measure.native_library import NativeLibrary, load_library
 from collbench.measure.plant import Plant, plant_in
@@ -206,23 +206,16 @@ def form_communicator(
 ) -> Communicator:
     """Returns a communicator over all ranks of a control. Collective; synchronises.
 
-    A first call is made here, one element to the next rank, so that starting is no part of any
-    case. Not a collective: NCCL may refuse that where NCCL_ALGO names an algorithm of another one.
+    NCCL connects later, at the first call of each algorithm.
     """
     nccl = library.bindings
     unique_id = control.broadcast(bytes(nccl.get_unique_id()) if rank == 0 else b"")
-    communicator = Communicator(
+    return Communicator(
         bindings=nccl,
         numbers=library.numbers,
         handle=nccl.comm_init_rank(world_size, bytearray(unique_id), rank),
         stream=device.stream,
     )
-    first = ring_shift(
-        "uint8", 1, rank, world_size, device.scratch, device.scratch + 1, communicator
-    )
-    first()
-    device.synchronize()
-    return communicator
 
 
 def _reason(code: ReasonCode, text: str) -> Reason:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from collbench.collectives import COLLECTIVES
 from collbench.model import Case, Summary
-from collbench.stats import effective_n, median_interval
+from collbench.stats import SMALLEST_SAMPLE, effective_n, median_interval
 from collbench.units import gb_per_s
 
 SAMPLES_FOR_P95 = 20
@@ -80,7 +80,9 @@ def _skew(case: Case, times: NDArray[np.float64]) -> tuple[float, int | None, fl
         return 0.0, None, None
     slowest, fastest = times.max(axis=0), times.min(axis=0)
     skew = float(np.median((slowest - fastest) / np.where(slowest > 0, slowest, 1.0)))
-    if skew <= LATE_SKEW or not COLLECTIVES[case.collective].synchronising:
+    if times.shape[1] < SMALLEST_SAMPLE or skew <= LATE_SKEW:
+        return skew, None, None
+    if not COLLECTIVES[case.collective].synchronising:
         return skew, None, None
     shortest = np.bincount(times.argmin(axis=0), minlength=times.shape[0]) / times.shape[1]
     rank = int(shortest.argmax())

@@ -167,15 +167,12 @@ def form_control(store: dist.Store, rank: int, world_size: int) -> TorchControl:
 def form_measured(backend: str, device: torch.device) -> dist.ProcessGroup:
     """Returns the measured group over all ranks. Collective: every rank. Synchronises.
 
-    The first call, one element, is made here, so that building its connections is no part of any
-    case. Not where an algorithm or a protocol is chosen: NCCL may refuse it for this very call and
-    has spoilt the communicator then; such a group connects in the first case's untimed call.
+    Gloo connects here, by a first call of one element. NCCL connects at the first call of each
+    algorithm, which has to be one that the setting allows: a refusal spoils the communicator.
     """
     # With a device NCCL starts its communicator now, and not at the first collective.
     at_once = device if backend == "nccl" else None
     group: dist.ProcessGroup = dist.new_group(backend=backend, timeout=NEVER, device_id=at_once)
-    if not {"NCCL_ALGO", "NCCL_PROTO"} & os.environ.keys():
-        dist.all_reduce(torch.ones(1, device=device), group=group)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    if backend == "gloo":
+        dist.all_reduce(torch.ones(1), group=group)
     return group

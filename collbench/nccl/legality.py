@@ -23,6 +23,8 @@ from collbench.nccl.grammar import ALGORITHMS, PROTOCOLS, chosen, ignores_choice
 Release = tuple[int, int, int]
 """A version of NCCL: ``(2, 28, 9)``."""
 
+PLACE_WORDS = "; here "
+"""Between why and where in the texts of ``why_illegal``."""
 _FIRST: Release = (2, 18, 0)
 _FUNCTIONS_SINCE: Release = (2, 24, 0)
 
@@ -412,7 +414,7 @@ def _reason(
         return f"{names} runs {', '.join(runnable[0].protocols)} only, not {on}"
     if rows:
         causes = [f"{row.algorithm} {limit.needs}" for row in rows if (limit := _limit(row, place))]
-        return f"{'; '.join(causes)}; here {place.text}"
+        return f"{'; '.join(causes)}{PLACE_WORDS}{place.text}"
     missing = [_missing(collective, name) for name in ALGORITHMS if name in algorithms]
     return f"{collective} has no {', '.join(missing)} in {place.release_text}"
 

@@ -83,6 +83,23 @@ def setting_text(setting: Mapping[str, str]) -> str:
     return ", ".join(words) or "default"
 
 
+def settings_text(settings: Iterable[Mapping[str, str]]) -> str:
+    """Returns several settings in words; an algorithm with every protocol stands by its name."""
+    texts = list(dict.fromkeys(setting_text(setting) for setting in settings))
+    for algorithm in ALGORITHMS:
+        every = {f"{algorithm}/{protocol}" for protocol in PROTOCOLS}
+        rests = dict.fromkeys(
+            rest for text in texts for whole, _, rest in [text.partition(", ")] if whole in every
+        )
+        for rest in rests:
+            tail = f", {rest}" if rest else ""
+            mine = [text for text in texts if text in {whole + tail for whole in every}]
+            if len(mine) == len(PROTOCOLS):
+                texts[texts.index(mine[0])] = algorithm + tail
+                texts = [text for text in texts if text not in mine]
+    return "; ".join(texts)
+
+
 def setting_order(setting: Mapping[str, str]) -> tuple[tuple[str, ...], int, int, str]:
     """Returns where a setting stands among others: by all else, then algorithm, then protocol.
 

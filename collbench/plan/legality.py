@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from collbench.errors import UsageError
 from collbench.model import Case, Reason, ReasonCode, Record
-from collbench.nccl.grammar import ignores_choice
+from collbench.nccl.grammar import DEFAULT, Kind, canonical_choice, ignores_choice
 from collbench.nccl.legality import Place, why_illegal
 from collbench.nccl.settings import ALG_SELECTION, variables_of
 
@@ -29,18 +30,31 @@ class NcclPlace(Record, frozen=True, kw_only=True):
                 code=ReasonCode.NEEDS_NEWER_NCCL,
                 text=f"alg_selection needs NCCL 2.31 or newer, not {_text(self.version)}",
             )
-        algorithm, protocol = (case.setting.get(name) for name in ("NCCL_ALGO", "NCCL_PROTO"))
-        if algorithm is None and protocol is None:
-            return None
         if ignores_choice(case.collective):
-            return _illegal(
-                f"NCCL builds {case.collective} of sends and receives, for which NCCL_ALGO and"
-                " NCCL_PROTO do nothing"
+            swept = {"NCCL_ALGO", "NCCL_PROTO"} & case.setting.keys()
+            return (
+                None
+                if not swept
+                else _illegal(
+                    f"NCCL builds {case.collective} of sends and receives, for which"
+                    f" {' and '.join(sorted(swept))} {'does' if len(swept) == 1 else 'do'} nothing"
+                )
             )
-        why = why_illegal(
-            case.collective, algorithm or "default", protocol or "default", self._place(case)
-        )
+        algorithm = self._chosen("algorithm", "NCCL_ALGO", case)
+        protocol = self._chosen("protocol", "NCCL_PROTO", case)
+        why = why_illegal(case.collective, algorithm, protocol, self._place(case))
         return None if why is None else _illegal(why)
+
+    def _chosen(self, kind: Kind, name: str, case: Case) -> str:
+        """Returns what a variable says, from the setting or else the environment.
+
+        What the environment says and NCCL's grammar does not know is left to NCCL's own words.
+        """
+        value = case.setting.get(name) or self.variables.get(name)
+        try:
+            return canonical_choice(kind, value) if value else DEFAULT
+        except UsageError:
+            return DEFAULT
 
     def _place(self, case: Case) -> Place:
         variables = _effective(self.variables, case.setting)

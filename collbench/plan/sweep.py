@@ -12,7 +12,7 @@ from collbench.engine.lineup import Starts, count_starts
 from collbench.engine.protocol import Group, Round
 from collbench.errors import UsageError
 from collbench.model import Case, Reason, Record
-from collbench.nccl.settings import setting_text, swept_variables
+from collbench.nccl.settings import setting_text
 from collbench.plan.costs import estimate_s
 from collbench.plan.order import in_blocks
 from collbench.suite import ALL_ROOTS, ResolvedSuite
@@ -101,9 +101,8 @@ def plan_sweep(
     out = {item.case.case_id for item in refused}
     left = [case for case in cases if case.case_id not in out] if out else cases
     _refuse_nothing_left(left, refused)
-    swept = sorted(swept_variables(suite.settings))
-    rounds = tuple(_rounds(left, suite.repeats, world_size, seed, swept))
-    starts = count_starts(rounds, suite.policy, world_size, swept)
+    rounds = tuple(_rounds(left, suite.repeats, world_size, seed, suite.swept))
+    starts = count_starts(rounds, suite.policy, world_size, suite.swept)
     return SweepPlan(
         rounds=rounds,
         cases=tuple(left),
@@ -224,7 +223,7 @@ def _roots(asked: tuple[int, ...], world_size: int) -> tuple[int, ...]:
 
 
 def _rounds(
-    cases: list[Case], repeats: int, world_size: int, seed: int, swept: list[str]
+    cases: list[Case], repeats: int, world_size: int, seed: int, swept: tuple[str, ...]
 ) -> Iterator[Round]:
     for repeat in range(repeats):
         # Not cryptography: a recorded seed must give the same order again.

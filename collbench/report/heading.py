@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from collbench.model import Run, Topology
-from collbench.nccl.settings import setting_text
+from collbench.model import Case, Run, Topology
+from collbench.nccl.settings import settings_text
 from collbench.plan.sweep import SweepPlan
 from collbench.units import format_duration
 
@@ -85,13 +85,14 @@ def plan_line(plan: SweepPlan, run_id: str) -> str:
 
 
 def refused_lines(plan: SweepPlan) -> list[str]:
-    """Returns a line for each reason why cases cannot be, with the settings it holds for."""
-    found: dict[str, list[str]] = {}
+    """Returns what of the plan cannot be and is not run: a line a collective."""
+    found: dict[str, list[Case]] = {}
     for item in plan.refused:
-        settings = found.setdefault(item.reason.text, [])
-        text = setting_text(item.case.setting)
-        settings += [text] if text not in settings else []
-    return [f"unsupported: {'; '.join(settings)}: {why}" for why, settings in found.items()]
+        found.setdefault(item.case.collective, []).append(item.case)
+    return [
+        f"cannot be, not run: {name} with {settings_text(case.setting for case in cases)}"
+        for name, cases in found.items()
+    ]
 
 
 def _counted(count: int, word: str) -> str:

@@ -13,7 +13,8 @@ from collbench.analyze.curves import in_reading_order, question
 from collbench.analyze.limit import Limit
 from collbench.collectives import COLLECTIVES
 from collbench.model import Case, Mode, Pattern, Status, Summary, Trial
-from collbench.nccl.settings import setting_text
+from collbench.nccl.legality import PLACE_WORDS
+from collbench.nccl.settings import setting_text, settings_text
 from collbench.report.matrix import matrix_lines, repeats_line
 from collbench.report.proof import proof_lines, ran_text
 from collbench.report.text_table import new_table, table_text
@@ -65,13 +66,13 @@ def render_tables(trials: Sequence[Trial], limit_of: LimitOf, width: int = WIDTH
         asked = msgspec.structs.replace(trial.case, setting={}, mode=Mode.EAGER)
         blocks.setdefault(question(asked), []).append(trial)
     return "\n".join(
-        _matrix(block) if _several_settings(block) else _block(block, limit_of, width)
+        _matrix(block) if len(_measured_settings(block)) > 1 else _block(block, limit_of, width)
         for block in blocks.values()
     )
 
 
-def _several_settings(trials: Sequence[Trial]) -> bool:
-    return len({setting_text(trial.case.setting) for trial in trials if trial.summary}) > 1
+def _measured_settings(trials: Sequence[Trial]) -> set[str]:
+    return {setting_text(trial.case.setting) for trial in trials if trial.summary}
 
 
 def _matrix(trials: Sequence[Trial]) -> str:
@@ -86,19 +87,23 @@ def _matrix(trials: Sequence[Trial]) -> str:
 
 
 def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:
-    modes = list(dict.fromkeys(trial.case.mode for trial in trials))
+    """Returns the block of one question of which at most one setting was measured."""
+    named = len({setting_text(trial.case.setting) for trial in trials}) > 1
+    reasons = _reasons(trials, named=named)
     if all(trial.summary is None for trial in trials):
-        return "\n".join([_title(trials), *_reasons(trials), ""])
+        return "\n".join([_title(trials, with_setting=not named), *reasons, ""])
+    measured = _measured_settings(trials)
+    trials = [trial for trial in trials if setting_text(trial.case.setting) in measured]
+    modes = list(dict.fromkeys(trial.case.mode for trial in trials))
     limits = {mode: _limit(trials, mode, limit_of) for mode in modes}
     table = _table(trials, modes, limits)
     if len(modes) > 1 and max(len(line) for line in table.splitlines()) > width:
-        return "\n".join(
-            _block([t for t in trials if t.case.mode is mode], limit_of, width) for mode in modes
-        )
+        parts = ([t for t in trials if t.case.mode is mode] for mode in modes)
+        blocks = [_block(part, limit_of, width) for part in parts]
+        return "\n".join([*blocks, *(reasons if named else [])])
     lines = [_title(trials), *_mode_lines(trials, modes, limits), table]
     lines += proof_lines(trials)
-    named = len({setting_text(trial.case.setting) for trial in trials}) > 1
-    return "\n".join([*lines, *_reasons(trials, named=named), *_size_notes(trials), ""])
+    return "\n".join([*lines, *reasons, *_size_notes(trials), ""])
 
 
 def _table(trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Limit | None]) -> str:
@@ -165,6 +170,13 @@ def _mode_lines(
             if trial.summary and trial.case.mode is mode
         }
         words = [f"{mode}: {_MODE_MEANINGS[mode, trials[0].case.pattern]}"]
+        costs = [
+            trial.summary.host_us_per_call
+            for trial in trials
+            if trial.case.mode is mode and trial.summary and trial.summary.host_us_per_call
+        ]
+        if costs:
+            words.append(f"issuing a call costs the host {format_time_us(min(costs))} us")
         if ops and max(ops) > 1:
             words.append(f"p95 of batches of up to {max(ops)} calls")
         lines.append("  " + "; ".join(words))
@@ -253,10 +265,9 @@ def _reasons(trials: Sequence[Trial], *, named: bool = False) -> list[str]:
             found.setdefault((trial.status, trial.reason.text), []).append(trial)
     lines = []
     for (status, text), those in found.items():
-        settings = dict.fromkeys(setting_text(trial.case.setting) for trial in those)
-        whose = f" {', '.join(settings)}:" if named else ""
+        whose = f" {settings_text(t.case.setting for t in those)}:" if named else ""
         count = f" ({len(those)} cases)" if len(those) > 1 else ""
-        lines.append(f"  {status}:{whose} {text}{count}")
+        lines.append(f"  {status}:{whose} {text.partition(PLACE_WORDS)[0]}{count}")
     return lines
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from collbench.model import Mode, Pattern, Policy
+from collbench.nccl.settings import swept_variables
 from collbench.suite.axes import (
     product_of_axes,
     read_algorithms,
@@ -65,6 +66,8 @@ class ResolvedSuite(msgspec.Struct, frozen=True, kw_only=True):
     in_place: str
     settings: tuple[dict[str, str], ...]
     """The swept variables; a single empty one where none is swept."""
+    swept: tuple[str, ...]
+    """The variables that any axis touches: without them in a setting they are not set at all."""
     backend: str
     via: str
     nccl: str | None
@@ -105,6 +108,7 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
         pattern=read_pattern(asked.pattern),
         in_place=read_in_place(asked.in_place),
         settings=settings_of(asked),
+        swept=_swept(asked),
         backend=read_backend(place.backend),
         via=read_via(place.via),
         nccl=read_library(place.nccl),
@@ -142,6 +146,14 @@ def settings_of(asked: Questions) -> tuple[dict[str, str], ...]:
         selections=read_selections(asked.alg_selection),
         reference=asked.reference,
     )
+
+
+def _swept(asked: Questions) -> tuple[str, ...]:
+    """``default`` alone is an axis too: it takes the environment's value away."""
+    axes = {"NCCL_ALGO": asked.algo, "NCCL_PROTO": asked.proto, "NCCL_NET": asked.net}
+    named = {name for name, values in axes.items() if values}
+    named |= {"NCCL_NET", "NCCL_IB_DISABLE"} if asked.ib else set()
+    return tuple(sorted(named | swept_variables(settings_of(asked))))
 
 
 def suite_as_dict(suite: ResolvedSuite) -> dict[str, Any]:

@@ -92,8 +92,8 @@ def read_via(word: str) -> str:
 
 def read_library(text: str) -> str | None:
     """Returns the path of an NCCL library; None is "the installed one"."""
-    if not text.strip():
-        raise UsageError("an empty path; give the path of a libnccl.so.2, or auto")
+    if not text.strip() or "\0" in text:
+        raise UsageError(f"'{text!r}' is no path; give the path of a libnccl.so.2, or auto")
     return None if text == AUTO else text
 
 

@@ -15,7 +15,12 @@ import torch.distributed as dist
 from collbench.collectives import COLLECTIVES
 from collbench.measure.fake import NoProgress
 from collbench.measure.loop import measure_case
-from collbench.measure.torch_backend import TorchBackend, TorchControl, form_groups
+from collbench.measure.torch_backend import (
+    TorchBackend,
+    TorchControl,
+    form_control,
+    form_measured,
+)
 from collbench.measure.walk import plan_walk
 from collbench.model import Case, Mode, Policy
 
@@ -101,8 +106,8 @@ def main() -> None:
     rank, n, store_file, result_file = sys.argv[1:]
     rank, n = int(rank), int(n)
     torch.cuda.set_device(rank)
-    group, world = form_groups(dist.FileStore(store_file, n), rank, n, "nccl")
-    control = TorchControl(world)
+    control = form_control(dist.FileStore(store_file, n), rank, n)
+    group = form_measured("nccl", torch.device("cuda", rank))
     backend = TorchBackend(
         name="nccl",
         rank=rank,

@@ -9,6 +9,7 @@ from collbench.nccl.settings import (
     needs_of,
     setting_order,
     setting_text,
+    settings_text,
     swept_variables,
     variables_of,
 )
@@ -114,6 +115,48 @@ def test_needs_do_not_depend_on_the_order_of_words():
 )
 def test_a_setting_in_a_few_words(setting, text):
     assert setting_text(setting) == text
+
+
+def choices(algorithm, *protocols, **rest):
+    return [{"NCCL_ALGO": algorithm, "NCCL_PROTO": protocol, **rest} for protocol in protocols]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ([], ""),
+        ([{}], "default"),
+        ([{"NCCL_ALGO": "Tree"}, {"NCCL_ALGO": "PAT"}, {"NCCL_ALGO": "Tree"}], "Tree; PAT"),
+        (choices("Tree", "LL", "Simple"), "Tree/LL; Tree/Simple"),
+        (choices("Tree", "LL", "LL128", "Simple"), "Tree"),
+        (
+            [
+                *choices("Ring", "LL"),
+                *choices("Tree", "Simple", "LL", "LL128"),
+                *choices("PAT", "LL", "LL128"),
+            ],
+            "Ring/LL; Tree; PAT/LL; PAT/LL128",
+        ),
+        (
+            [
+                *choices("Tree", "LL", "LL128", "Simple", ib="on"),
+                *choices("Tree", "LL", "LL128", ib="off"),
+            ],
+            "Tree, ib on; Tree/LL, ib off; Tree/LL128, ib off",
+        ),
+        (
+            [
+                *choices("Tree", "LL", "LL128", "Simple", ib="on"),
+                *choices("Tree", "LL", "LL128", "Simple", ib="off"),
+            ],
+            "Tree, ib on; Tree, ib off",
+        ),
+    ],
+    ids=["none", "default", "each once", "two protocols", "all protocols", "several algorithms",
+         "all with a rest", "all with two rests"],
+)  # fmt: skip
+def test_settings_in_words_leave_out_the_protocols_where_all_are_there(settings, text):
+    assert settings_text(settings) == text
 
 
 def test_settings_stand_by_all_else_then_algorithm_then_protocol():

@@ -92,11 +92,19 @@ def test_a_shuffle_draws_the_order_of_blocks_as_well_as_of_cases():
     ]
     orders = [ordered(cases, seed) for seed in range(20)]
 
-    for depth in (2, 3):
-        assert len({tuple(key for key, _ in blocks(found, depth)) for found in orders}) > 5
-    within = {
-        tuple(case.count for case in next(block for key, block in blocks(found, 3)
-                                          if block[0].setting == cases[0].setting))
-        for found in orders
-    }  # fmt: skip
-    assert len(within) > 3
+    def drawn(what):
+        return len({tuple(what(found)) for found in orders})
+
+    first = cases[0].setting
+    assert drawn(lambda found: [key for key, _ in blocks(found, 2)]) > 5
+    assert (
+        drawn(
+            lambda found: [
+                case.setting["NCCL_ALGO"]
+                for case in found
+                if case.setting["NCCL_BUFFSIZE"] == first["NCCL_BUFFSIZE"]
+            ]
+        )
+        == 2
+    )
+    assert drawn(lambda found: [case.count for case in found if case.setting == first]) > 3
