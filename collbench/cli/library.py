@@ -10,7 +10,7 @@ from collbench.engine.placement import Slots
 from collbench.errors import UsageError
 from collbench.model import LibraryVersion, Topology, lowest_capability
 from collbench.nccl.settings import ALG_SELECTION, IB
-from collbench.nccl.variables import without_effect
+from collbench.nccl.variables import quiet_variables, without_effect
 from collbench.plan.legality import NcclPlace
 from collbench.probe.environment import recorded_variables
 from collbench.probe.nccl import (
@@ -107,6 +107,11 @@ def warnings_of(
         f"{name}={environ[name]} of the environment is not used: this variable is swept"
         for name in sorted(swept & environ.keys())
     ]
+    if suite.policy.proof and quiet_variables(environ):
+        found.append(
+            f"NCCL_DEBUG={environ['NCCL_DEBUG']} of the environment is not used where a time is"
+            " taken: what NCCL writes for the proof is in the run's logs"
+        )
     set_names = {name for name in (*environ, *swept) if name.startswith("NCCL_")}
     if library is not None and library.path is not None and set_names:
         known = names_in_library(Path(library.path))

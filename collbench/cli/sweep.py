@@ -54,13 +54,16 @@ from collbench.units import utc_text
 def sweep(**given: Any) -> int:
     """Measure collectives over message size on this machine.
 
-    SUITE is a file, or one of sweep (the default), latency, bandwidth, smoke.
+    SUITE is a file, or one of sweep (the default), latency, bandwidth, smoke, nccl_matrix,
+    ib_on_off.
 
     \b
     Examples:
       collbench sweep                                    all that is here, 30 s on a CPU
       collbench sweep -b 8 -e 8G -f 2                    the ladder of nccl-tests
       collbench sweep --collective all_to_all -d bfloat16 --repeats 5
+      collbench sweep --algo ring,tree --proto LL,LL128,Simple --reference
+      collbench sweep nccl_matrix --via native           all that NCCL can choose, and what ran
       collbench sweep latency --json
     """  # noqa: D301  click's mark for "do not rewrap"
     prepared = _prepare(build_request(**given))

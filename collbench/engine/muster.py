@@ -22,6 +22,7 @@ class Muster:
     Args:
         slots: back end, ranks, GPUs, cores, fake hosts.
         library: path of the NCCL library to load; None: the installed one.
+        quiet: variables of workers whose time is taken without NCCL's log.
         node: this node's name, for culprits.
         logs: folder for NCCL's logs.
         plant: a fault to plant, or None.
@@ -33,12 +34,14 @@ class Muster:
         *,
         slots: Slots,
         library: str | None,
+        quiet: Mapping[str, str],
         node: str,
         logs: Path,
         plant: Plant | None,
         glance: Callable[[], None],
     ) -> None:
         self._slots, self._library, self._node = slots, library, node
+        self._quiet = quiet
         self._logs = logs
         self._plant, self._glance = plant, glance
         self._formed = 0
@@ -72,7 +75,7 @@ class Muster:
         self, zygote: Zygote, rank: int, variables: Mapping[str, str | None], log: Path | None
     ) -> WorkerProcess:
         slots = self._slots
-        mine = dict(variables)
+        mine = {**self._quiet, **variables}
         if slots.fake_hosts:
             mine["NCCL_HOSTID"] = slots.fake_hosts[rank]
         if log is not None:

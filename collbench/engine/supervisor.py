@@ -26,6 +26,7 @@ from collbench.errors import EngineError, NothingMeasured
 from collbench.measure.plant import Plant
 from collbench.model import Case, Policy, RankProof, Status, Topology
 from collbench.nccl.settings import Changes, Needs, needs_of
+from collbench.nccl.variables import quiet_variables
 from collbench.probe.watch import HardwareWatch
 
 _FORMATION_TRIES = 3
@@ -81,6 +82,7 @@ class LocalEngine:
         self._muster = Muster(
             slots=slots,
             library=library,
+            quiet=quiet_variables(environ) if policy.proof else {},
             node=topology.nodes[0].name,
             logs=logs,
             plant=plant,

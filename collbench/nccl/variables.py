@@ -9,7 +9,7 @@ process begins.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
 from collbench.errors import nearest
@@ -22,6 +22,18 @@ LOG_VARIABLES = {
     "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH,TUNING",
 }
 """With these NCCL writes down what it uses; the file's name comes on top (NCCL_DEBUG_FILE)."""
+
+_WRITES_AT_CALLS = ("INFO", "ABORT", "TRACE")
+
+
+def quiet_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns what keeps NCCL from writing at every call, where the environment asks for that.
+
+    A line at a call would be in its time; the proof has a log of its own.
+    """
+    loud = environ.get("NCCL_DEBUG", "").upper() in _WRITES_AT_CALLS
+    return {"NCCL_DEBUG": "WARN"} if loud else {}
+
 
 MANAGED = {
     **dict.fromkeys(

@@ -15,6 +15,8 @@ from pathlib import Path
 
 _INFO = " NCCL INFO "
 _WARN = " NCCL WARN "
+_ATTENTION = " NCCL ATTN "
+"""NCCL 2.32 tells so what older releases tell at INFO: a network that failed to start."""
 _WARNINGS_KEPT = 5
 _RING = 4
 _TREES = (1, 2, 3)
@@ -228,6 +230,8 @@ class _Parser:
                 self._take_info(text)
             elif _WARN in line:
                 _take_warning(self.facts, line.partition(_WARN)[2])
+            elif _ATTENTION in line:
+                self._take_info(line.partition(_ATTENTION)[2])
             elif self._table_columns is not None:
                 self._take_table_row(line)
 

@@ -33,6 +33,7 @@ _GREY = "#555555"
 _MOST_TICKS = 9
 _MOST_INSIDE = 8
 """Curves whose legend still fits into the empty corner of a panel."""
+_COLUMN_WIDTH = 7.0
 _RANGE_SHOWN = 1e5
 """How far below the peak rates are drawn; further down they only repeat the lower panel."""
 _TITLE_COLUMNS = 105
@@ -67,8 +68,9 @@ def plot_run(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    found = curves(trials)
-    inside = len(found) <= _MOST_INSIDE
+    columns = _columns(curves(trials))
+    inside = len(columns) > 1 or len(columns[0]) <= _MOST_INSIDE
+    width = 9 if inside else 12
     settings: Any = {
         "font.size": 12,
         "svg.fonttype": "none",
@@ -76,23 +78,41 @@ def plot_run(
         "axes.spines.right": False,
     }
     with matplotlib.rc_context(settings):
-        figure, (above, below) = pyplot.subplots(
-            2, 1, figsize=(9 if inside else 12, 9.5), sharex=True, layout="constrained"
+        figure, panels = pyplot.subplots(
+            2,
+            len(columns),
+            figsize=(max(width, _COLUMN_WIDTH * len(columns)), 9.5),
+            sharex="col",
+            sharey="row",
+            squeeze=False,
+            layout="constrained",
         )
-        for curve, look in zip(found, _looks(found), strict=True):
-            _draw(above, below, curve, look)
-        _scale(above, below, found)
-        _draw_limit(above, found, limit_of)
-        _label_rates_and_times(above, below)
-        _label_sizes(below, found)
-        if found:
-            _draw_legend(figure, above, inside=inside)
-        _say_what_it_is(figure, below, run, topology)
+        for found, above, below in zip(columns, *panels, strict=True):
+            for curve, look in zip(found, _looks(found), strict=True):
+                _draw(above, below, curve, look)
+            _scale(above, below, found)
+            _draw_limit(above, found, limit_of)
+            _label_rates_and_times(above, below)
+            _label_sizes(below, found)
+            if found:
+                _draw_legend(figure, above, inside=inside)
+        _say_what_it_is(figure, panels[1][0], run, topology)
         paths = [folder / f"{run.run_id}.{suffix}" for suffix in FORMATS]
         for path in paths:
             figure.savefig(path, dpi=150)
         pyplot.close(figure)
     return paths
+
+
+def _columns(found: Sequence[Curve]) -> list[Sequence[Curve]]:
+    """Returns the curves of each column: one for all, or one a collective under several settings.
+
+    Under several settings the eye compares settings, and each gets a colour of its own.
+    """
+    if len({tuple(curve.case.setting.items()) for curve in found}) < 2:
+        return [found]
+    names = dict.fromkeys(curve.case.collective for curve in found)
+    return [[curve for curve in found if curve.case.collective == name] for name in names]
 
 
 def _looks(found: Sequence[Curve]) -> list[_Look]:
@@ -243,10 +263,17 @@ def _say_what_it_is(figure: Any, below: Any, run: Run, topology: Topology) -> No
     paragraphs = [first, f"{rest} | run {run.run_id}"]
     lines = [line for text in paragraphs for line in textwrap.wrap(text, _TITLE_COLUMNS)]
     figure.suptitle("\n".join(lines), fontsize=11, ha="left", x=0.02)
-    mark = "SIMULATED" if run.simulated else "PLANTED FAULT" if run.planted else ""
+    mark = _mark(run)
     if mark:
         place = {"ha": "center", "va": "center", "rotation": 30}
         figure.text(0.5, 0.5, mark, fontsize=54, color="#BBBBBB", alpha=0.4, **place)
+
+
+def _mark(run: Run) -> str:
+    """Returns what must stand across a picture that shows no network or no hardware."""
+    if run.simulated:
+        return "SIMULATED"
+    return "PLANTED FAULT" if run.planted else "EMULATED" if run.emulated else ""
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:

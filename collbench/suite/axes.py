@@ -132,7 +132,8 @@ def product_of_axes(
         _axis(IB, ib),
         _axis("NCCL_NET", networks),
         _axis(ALG_SELECTION, selections),
-        *(_axis(name, values) for name, values in variables.items()),
+        # Of a variable every text is a value, the word default too.
+        *(tuple({name: value} for value in values) for name, values in variables.items()),
     ]
     found: list[dict[str, str]] = []
     for rest in itertools.product(*others):

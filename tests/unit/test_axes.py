@@ -269,12 +269,15 @@ def test_every_axis_has_its_word():
         ({"algorithms": ("default", "Ring")}, ({}, {"NCCL_ALGO": "Ring"})),
         ({"ib": ("default", "off")}, ({}, {"ib": "off"})),
         ({"networks": ("IB", "default")}, ({"NCCL_NET": "IB"}, {})),
-        ({"variables": {"X": ("1", "default")}}, ({"X": "1"}, {})),
     ],
     ids=str,
 )
 def test_default_is_a_variable_that_is_not_set(axes, settings):
     assert product(**axes) == settings
+
+
+def test_of_any_other_variable_default_is_a_value_like_others():
+    assert product(variables={"X": ("1", "default")}) == ({"X": "1"}, {"X": "default"})
 
 
 def test_a_reference_stands_before_each_combination_of_the_others():

@@ -98,7 +98,7 @@ def suite(**options):
             ["--net", "IB", "--proto", "ll", "--algo", "ring"],
             (
                 "--algo, --proto, --net steer NCCL, and here Gloo communicates, which has no such"
-                " choice; leave it out, or run on a machine with NVIDIA GPUs"
+                " choice; leave them out, or run on a machine with NVIDIA GPUs"
             ),
         ),
         (
@@ -153,7 +153,7 @@ def test_native_on_gloo_is_refused(machine, tell, nccl_file):
         [],
         (
             "collbench: --via native, --nccl steer NCCL, and here Gloo communicates, which has no"
-            " such choice; leave it out, or run on a machine with NVIDIA GPUs\n"
+            " such choice; leave them out, or run on a machine with NVIDIA GPUs\n"
         ),
     )
 

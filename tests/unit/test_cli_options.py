@@ -441,7 +441,7 @@ ALL_TYPES = (
             ["--via", "nativ"],
             "--via: unknown way 'nativ'; did you mean 'native'? allowed: torch, native",
         ),
-        (["--nccl", " "], "--nccl: an empty path; give the path of a libnccl.so.2, or auto"),
+        (["--nccl", " "], "--nccl: '' is no path; give the path of a libnccl.so.2, or auto"),
         (
             ["--fake-hosts", "1"],
             "--fake-hosts: 1 host is what there is; emulate 2 or more, or none (0)",

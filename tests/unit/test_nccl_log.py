@@ -35,6 +35,9 @@ def call(function, size_bytes, algorithm, protocol=None, channels=None):
     )
 
 
+NO_GDR_COPY = "RMA/Socket : rma_socket requires GDRCopy; and GDR Copy is not available"
+NOTHING_SELECTED = "algSelection: no algorithm in the selected set is available for AllReduce"
+
 FACTS = {
     "one_node_2.28.9.log": {
         "version": (2, 28, 9),
@@ -56,6 +59,73 @@ FACTS = {
         "tree_paths": ("NVL", "PIX"),
         "enabled": {},
         "warnings": [],
+    },
+    "one_node_2.32.3.log": {
+        "version": (2, 32, 3),
+        "network": "Socket",
+        "no_rdma_device": True,
+        "failed_networks": ["IB"],
+        "devices": {"IB": {}, "Socket": {0: "eth0"}},
+        "variables": {"NCCL_NVLS_ENABLE": "0"},
+        "coll_channels": 24,
+        "nvls_channels": 0,
+        "nvls_available": None,
+        "ring_connected": True,
+        "tree_connected": False,
+        "rank": 0,
+        "ranks": 2,
+        "nodes": 1,
+        "local_rank": 0,
+        "ring_paths": ("NVL", "PIX"),
+        "tree_paths": ("NVL", "PIX"),
+        "enabled": {},
+        "warnings": [NO_GDR_COPY],
+        "no_algorithm": None,
+    },
+    "alg_selection_2.32.3.log": {
+        "version": (2, 32, 3),
+        "failed_networks": ["IB"],
+        "ring_connected": True,
+        "tree_connected": True,
+        "warnings": [NO_GDR_COPY, NOTHING_SELECTED],
+        "no_algorithm": NOTHING_SELECTED,
+    },
+    "two_nodes_ib_asked_for_2.28.9.log": {
+        "network": "Socket",
+        "no_rdma_device": True,
+        "failed_networks": ["IB"],
+        "devices": {"IB": {}, "Socket": {0: "eth0"}},
+        "variables": {
+            "NCCL_IB_DISABLE": "0",
+            "NCCL_HOSTID": "fake-host-0",
+            "NCCL_NVLS_ENABLE": "0",
+        },
+        "nodes": 2,
+        "local_rank": 0,
+        "ring_paths": ("LOC", "PHB"),
+        "tree_paths": ("LOC", "PHB"),
+        "warnings": [],
+    },
+    "two_communicators_2.28.9.log": {
+        "no_rdma_device": False,
+        "failed_networks": [],
+        "variables": {
+            "NCCL_HOSTID": "fake-host-0",
+            "NCCL_NVLS_ENABLE": "0",
+            "NCCL_ALGO": "PAT",
+        },
+        "enabled": dict.fromkeys(
+            ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"),
+            frozenset({"LL", "LL128", "Simple", "PAT"}),
+        ),
+    },
+    "no_network_2.28.9.log": {
+        "version": (2, 28, 9),
+        "network": None,
+        "no_rdma_device": True,
+        "failed_networks": ["IB"],
+        "ranks": None,
+        "warnings": ["Failed to initialize any NET plugin"],
     },
     "two_nodes_socket_rank1_2.28.9.log": {
         "network": "Socket",
@@ -172,12 +242,40 @@ def test_every_log_of_the_folder_has_expectations():
     }
 
 
+def told_by(name):
+    """The facts that a log says anything of."""
+    facts, silent = facts_of(name), parse([])
+    return {key for key in facts.__slots__ if getattr(facts, key) != getattr(silent, key)}
+
+
+def test_the_recorded_log_of_2_32_tells_what_the_written_one_promises():
+    missing = told_by("written_2.32.3.log") - told_by("one_node_2.32.3.log")
+
+    assert missing == {"nvls_available"}, "NVLS was off in the recorded run"
+    written, recorded = calls_of("written_2.32.3.log")[0], calls_of("one_node_2.32.3.log")[1]
+    assert (written.function, written.size_bytes) == (recorded.function, recorded.size_bytes)
+
+
+@pytest.mark.parametrize("level", ["INFO", "ATTN"])
+def test_a_network_that_failed_is_told_at_either_level(level):
+    line = f"node0:1:1 [0] plugin/net.cc:229 NCCL {level} Failed to initialize NET plugin IB"
+
+    assert parse([line]).failed_networks == ["IB"]
+    assert parse([line]).warnings == []
+
+
 @pytest.mark.parametrize(
     ("name", "transports"),
     [
         ("one_node_2.28.9.log", [Transport(kind="P2P", name="direct pointer")]),
+        ("one_node_2.32.3.log", [Transport(kind="P2P", name="CUMEM")]),
+        ("no_network_2.28.9.log", []),
         (
             "two_nodes_socket_rank0_2.28.9.log",
+            [Transport(kind="NET", name="Socket", device=0)],
+        ),
+        (
+            "two_nodes_ib_asked_for_2.28.9.log",
             [Transport(kind="NET", name="Socket", device=0)],
         ),
         (
@@ -295,6 +393,26 @@ def test_gpu_direct_is_an_option_of_a_connection(transport, gpu_direct):
             ],
         ),
         ("two_nodes_socket_rank1_2.28.9.log", []),
+        (
+            "one_node_2.32.3.log",
+            [call("AllReduce", 8, "Ring", "LL", 1), call("AllReduce", 2**20, "Ring", "LL", 24)],
+        ),
+        (
+            "alg_selection_2.32.3.log",
+            [
+                call("AllReduce", 2**20, "Ring", "LL", 24),
+                call("AllReduce", 2**20, "Tree", "Simple", 22),
+            ],
+        ),
+        (
+            "two_communicators_2.28.9.log",
+            [
+                call("AllGather", 4, "Ring", "LL", 1),
+                call("AllGather", 2**19, "Ring", "Simple", 2),
+                call("AllGather", 4, "PAT", "Simple", 1),
+                call("AllGather", 2**19, "PAT", "Simple", 2),
+            ],
+        ),
     ],
 )
 def test_calls_of_each_release(name, calls):
@@ -338,65 +456,3 @@ def test_only_the_last_five_warnings_are_kept():
 )
 def test_other_lines_say_nothing(line):
     assert parse([line]) == parse([])
-
-
-def test_a_log_that_is_not_there_yet_says_nothing(tmp_path):
-    reader = LogReader(tmp_path / "nccl.log")
-    reader.read()
-
-    assert reader.facts == parse([])
-    assert reader.take_calls() == []
-
-
-def test_reading_goes_on_where_it_stopped_and_a_torn_line_waits(tmp_path):
-    path = tmp_path / "nccl.log"
-    path.write_text(f"{INFO}Using network IB\n{INFO}Channel 00/0 : 0[0] -> 1[1] via P2P/")
-    reader = LogReader(path)
-    reader.read()
-    assert reader.facts.network == "IB"
-    assert list(reader.facts.transports) == []
-
-    with path.open("a") as file:
-        file.write("CUMEM\n")
-    reader.read()
-    reader.read()
-
-    assert list(reader.facts.transports) == ["P2P/CUMEM"]
-
-
-def test_a_call_is_taken_once(tmp_path):
-    path = tmp_path / "nccl.log"
-    line = "AllReduce: {} Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{0..1}}\n"
-    path.write_text(INFO + line.format(8))
-    reader = LogReader(path)
-    reader.read()
-    first = reader.take_calls()
-    with path.open("a") as file:
-        file.write(INFO + line.format(64))
-    reader.read()
-
-    assert [one.size_bytes for one in first] == [8]
-    assert [one.size_bytes for one in reader.take_calls()] == [64]
-    assert reader.take_calls() == []
-
-
-def test_a_new_communicator_forgets_the_last_one_and_keeps_the_process(tmp_path):
-    path = tmp_path / "nccl.log"
-    path.write_text((LOGS / "written_2.24.3.log").read_text())
-    reader = LogReader(path)
-    reader.read()
-    with path.open("a") as file:
-        file.write(f"{INFO}NCCL_IB_TIMEOUT set by environment to 22.\n")
-        file.write(f"{INFO}Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct\n")
-    reader.new_communicator()
-    with path.open("a") as file:
-        file.write(f"{INFO}Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/2\n")
-    reader.read()
-
-    facts = reader.facts
-    assert facts.version == (2, 24, 3)
-    assert facts.devices["IB"][2] == "mlx5_0+mlx5_1"
-    assert facts.variables == {"NCCL_IB_TIMEOUT": "22"}
-    assert list(facts.transports) == ["NET/IB/2"]
-    assert (facts.network, facts.ranks, facts.enabled) == (None, None, {})
-    assert reader.take_calls() == []

@@ -79,18 +79,25 @@ def test_a_setting_may_be_for_one_collective_and_not_for_another():
 
 
 @pytest.mark.parametrize("collective", ["all_to_all", "gather", "scatter", "send_recv"])
-@pytest.mark.parametrize("setting", [{"algo": ("Ring",)}, {"proto": ("LL",)}], ids=str)
-def test_a_choice_for_what_is_made_of_sends_and_receives_is_refused(collective, setting):
-    with pytest.raises(UsageError, match="for which NCCL_ALGO and NCCL_PROTO do nothing"):
+@pytest.mark.parametrize(
+    ("setting", "without_effect"),
+    [
+        ({"algo": ("Ring",)}, "NCCL_ALGO does nothing"),
+        ({"proto": ("LL",)}, "NCCL_PROTO does nothing"),
+        ({"algo": ("Ring",), "proto": ("LL",)}, "NCCL_ALGO and NCCL_PROTO do nothing"),
+    ],
+    ids=str,
+)
+def test_a_choice_for_what_is_made_of_sends_and_receives_is_refused(
+    collective, setting, without_effect
+):
+    with pytest.raises(UsageError, match=f"for which {without_effect}"):
         plan(collectives=(collective,), **setting)
 
     found = plan(collectives=(collective,), reference=True, **setting)
     assert [case.setting for case in found.cases] == [{}]
     assert [item.reason for item in found.refused] == [
-        illegal(
-            f"NCCL builds {collective} of sends and receives, for which NCCL_ALGO and NCCL_PROTO"
-            " do nothing"
-        )
+        illegal(f"NCCL builds {collective} of sends and receives, for which {without_effect}")
     ]
 
 

@@ -191,6 +191,7 @@ def test_every_key_reaches_the_resolved_suite(write):
             {"NCCL_ALGO": "Tree", "NCCL_PROTO": "LL", **rest},
             {"NCCL_PROTO": "LL", **rest},
         ],
+        "swept": ["NCCL_ALGO", "NCCL_BUFFSIZE", "NCCL_NET", "NCCL_PROTO"],
         "backend": "nccl",
         "via": "native",
         "nccl": "/opt/libnccl.so.2",
@@ -485,7 +486,7 @@ UNKNOWN_IN_SWEEP = (
             "sweep.alg_selection: an empty choice; write for instance ring, or tree,ring",
         ),
         ("[run]\nvia = 'mpi'", "run.via: unknown way 'mpi'; allowed: torch, native"),
-        ("[run]\nnccl = ''", "run.nccl: an empty path; give the path of a libnccl.so.2, or auto"),
+        ("[run]\nnccl = ''", "run.nccl: '' is no path; give the path of a libnccl.so.2, or auto"),
         (
             "[run]\nfake_hosts = 1",
             "run.fake_hosts: 1 host is what there is; emulate 2 or more, or none (0)",
