@@ -23,6 +23,14 @@ _COMMANDS = {
     "show": ("collbench.cli.show:show", "Print a stored run again: tables and conclusions."),
     "plot": ("collbench.cli.plot:plot", "Draw bandwidth and latency of a stored run over size."),
     "runs": ("collbench.cli.runs:runs", "List the stored runs."),
+    "sbatch": (
+        "collbench.cli.sbatch:sbatch",
+        "Write the Slurm batch script that starts collbench on every node.",
+    ),
+    "placement": (
+        "collbench.cli.placement:placement",
+        "Show what started this process, who else, and where they would meet.",
+    ),
 }
 """Name -> (where it is, one line of help), so that --help imports none of them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import socket
@@ -20,13 +21,18 @@ from collbench.analyze.findings import sweep_findings
 from collbench.cli.library import find_library, nccl_place, refuse_without_nccl, warnings_of
 from collbench.cli.output import print_results, say
 from collbench.cli.sweep_options import SweepRequest, build_request, sweep_options
+from collbench.engine.cluster import ClusterEngine
+from collbench.engine.crew import GroupPlan
+from collbench.engine.logs import LogPlace
 from collbench.engine.placement import Slots, Wanted, choose_slots, refuse_launcher
 from collbench.engine.protocol import Executor
+from collbench.engine.reception import Guest, Presence, Versions
 from collbench.engine.simulated import Fabric, SimulatedEngine, read_fabric
-from collbench.engine.supervisor import LocalEngine
 from collbench.errors import ExitCode
 from collbench.measure.plant import Plant, parse_plant
 from collbench.model import Finding, LibraryVersion, Run, Topology, Trial
+from collbench.nccl.settings import setting_text
+from collbench.nccl.variables import quiet_variables
 from collbench.plan.sweep import SweepPlan, plan_sweep
 from collbench.probe.environment import read_environment
 from collbench.probe.gpu import survey_gpus
@@ -47,6 +53,8 @@ from collbench.store import (
 )
 from collbench.suite import AUTO, ResolvedSuite, resolve, suite_as_dict
 from collbench.units import utc_text
+
+LOOPBACK = "127.0.0.1"
 
 
 @click.command(context_settings={"max_content_width": 120})
@@ -199,7 +207,8 @@ def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
 def _dry_run(prepared: _Prepared) -> None:
     _tell_plan(prepared, prepared.run, "not started (--dry-run)")
     for case in prepared.plan.cases:
-        prepared.tell(f"  {case.case_id}")
+        setting = f"  {setting_text(case.setting)}" if case.setting else ""
+        prepared.tell(f"  {case.case_id}{setting}")
 
 
 def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
@@ -232,17 +241,48 @@ def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
 def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor:
     if prepared.fabric is not None:
         return SimulatedEngine(prepared.fabric, prepared.suite.policy)
-    return LocalEngine(
-        slots=prepared.slots,
-        via=prepared.suite.via,
-        library=prepared.suite.nccl,
-        swept=prepared.suite.swept,
-        policy=prepared.suite.policy,
+    suite = prepared.suite
+    return ClusterEngine(
+        loop=asyncio.new_event_loop(),
         topology=prepared.topology,
-        logs=logs,
+        guests=[Guest(_presence(prepared), LOOPBACK)],
+        reception=None,
+        plan=GroupPlan(
+            backend=prepared.slots.backend,
+            library=suite.nccl,
+            plant=prepared.plant,
+            quiet=quiet_variables(os.environ) if suite.policy.proof else {},
+            everywhere={},
+            init_deadline_s=suite.policy.init_deadline_s,
+        ),
+        via=suite.via,
+        swept=suite.swept,
+        policy=suite.policy,
+        logs=LogPlace(logs),
         environ=os.environ,
-        plant=prepared.plant,
         watch=watch,
+    )
+
+
+def _presence(prepared: _Prepared) -> Presence:
+    environment = prepared.run.environment
+    slots = prepared.slots
+    return Presence(
+        process=0,
+        processes=1,
+        local_process=0,
+        node=prepared.topology.nodes[0].name,
+        slots=slots,
+        hardware=prepared.topology.nodes[0],
+        versions=Versions(
+            collbench=environment.collbench,
+            torch=environment.torch,
+            nccl=prepared.library.version if prepared.library else None,
+            driver=environment.driver,
+            backend=slots.backend,
+            gpus=", ".join(gpu.name for gpu in slots.gpus),
+        ),
+        pid=os.getpid(),
     )
 
 

@@ -11,8 +11,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collbench.engine.processes import WorkerProcess
-from collbench.measure.protocols import Phase
+from collbench.engine.seats import Seat
 from collbench.model import Culprit, Reason, ReasonCode, Status
 from collbench.units import format_duration
 
@@ -26,26 +25,27 @@ class Fault:
     culprits: tuple[Culprit, ...] = ()
 
 
-def crashed(dead: Sequence[WorkerProcess], exit_statuses: Mapping[int, int], node: str) -> Fault:
+def crashed(dead: Sequence[Seat]) -> Fault:
     """Workers have ended though nobody told them to."""
     culprits, texts, killed = [], [], False
     for worker in dead:
-        status = exit_statuses.get(worker.pid)
+        status = worker.died.exit_status if worker.died is not None else None
         killed = killed or (status is not None and status < 0)
         what = f"dead: {_death(status)}"
-        culprits.append(_culprit(worker, what, node))
+        culprits.append(_culprit(worker, what))
         texts.append(f"{_who(worker)} {what} in call {_calls(worker)}")
     code = ReasonCode.KILLED if killed else ReasonCode.EXITED
     return Fault(Status.CRASHED, Reason(code=code, text="; ".join(texts)), tuple(culprits))
 
 
-def raised(texts: Mapping[WorkerProcess, str], *, refused_by_all: bool, node: str) -> Fault:
+def raised(texts: Mapping[Seat, str], *, refused_by_all: bool) -> Fault:
     """Workers have raised. Where every rank was refused its first call, the case cannot be."""
+    texts = dict(sorted(texts.items(), key=lambda item: item[0].rank))
     first = next(iter(texts.values()))
     if refused_by_all:
         return Fault(Status.UNSUPPORTED, Reason(code=ReasonCode.REFUSED, text=first))
     ranks = ", ".join(str(worker.rank) for worker in texts)
-    culprits = tuple(_culprit(worker, f"raised {text}", node) for worker, text in texts.items())
+    culprits = tuple(_culprit(worker, f"raised {text}") for worker, text in texts.items())
     who = "rank" if len(texts) == 1 else "ranks"
     return Fault(
         Status.FAILED,
@@ -55,11 +55,10 @@ def raised(texts: Mapping[WorkerProcess, str], *, refused_by_all: bool, node: st
 
 
 def hung(
-    workers: Sequence[WorkerProcess],
-    waiting_for: Sequence[WorkerProcess],
+    workers: Sequence[Seat],
+    waiting_for: Sequence[Seat],
     silent_s: float,
     code: ReasonCode,
-    node: str,
 ) -> Fault:
     """No counter has moved for the deadline."""
     still = f"no progress for {format_duration(silent_s)}"
@@ -72,7 +71,7 @@ def hung(
         found, what = behind, f"behind: the others are in call {furthest}"
     else:
         found, what = [], ""
-    culprits = tuple(_culprit(worker, what, node) for worker in found)
+    culprits = tuple(_culprit(worker, what) for worker in found)
     named = "; ".join(f"{_who(worker)} {what}, in call {_calls(worker)}" for worker in found)
     if not named:
         named = f"no rank is behind: all are in call {furthest}"
@@ -82,21 +81,34 @@ def hung(
     return Fault(Status.HUNG, Reason(code=code, text=f"{named}; {still}"), culprits)
 
 
-def _who(worker: WorkerProcess) -> str:
-    return f"rank {worker.rank} (pid {worker.pid})"
+def node_lost(gone: Sequence[Seat]) -> Fault:
+    """Nodes can no longer be reached."""
+    whys = {worker.node: worker.berth.post.lost or "" for worker in gone}
+    text = "; ".join(f"{node} is lost: {why}" for node, why in whys.items())
+    culprits = tuple(_culprit(worker, f"its node is lost: {whys[worker.node]}") for worker in gone)
+    return Fault(Status.NODE_LOST, Reason(code=ReasonCode.NODE_LOST, text=text), culprits)
 
 
-def _calls(worker: WorkerProcess) -> int:
+def _who(worker: Seat) -> str:
+    return f"rank {worker.rank} (pid {worker.pid}{_on(worker)})"
+
+
+def _on(worker: Seat) -> str:
+    """Names the node, where there are several."""
+    return f" on {worker.node}" if worker.berth.post.shown else ""
+
+
+def _calls(worker: Seat) -> int:
     return worker.progress.calls
 
 
-def _culprit(worker: WorkerProcess, what: str, node: str) -> Culprit:
+def _culprit(worker: Seat, what: str) -> Culprit:
     state, phase = worker.state(), worker.progress.current
-    evidence = [f"process state {state}", f"phase {Phase(phase).name.lower()}"]
+    evidence = [f"process state {state}", f"phase {phase.name.lower()}"]
     return Culprit(
         rank=worker.rank,
-        node=node,
-        local_rank=worker.rank,
+        node=worker.node,
+        local_rank=worker.local_rank,
         pid=worker.pid,
         gpu=worker.gpu,
         calls=_calls(worker),

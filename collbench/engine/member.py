@@ -30,6 +30,9 @@ class Member(Protocol):
         Collective: every rank. Synchronises.
         """
 
+    def close(self) -> None:
+        """Leaves the group; another may be joined then. Collective: every rank."""
+
 
 JoinGroup = Callable[[Join, Callable[[int], None], SharedProgress], Member]
 """Forms the group as ordered. Collective: every rank. The first rank is where the others meet: it

@@ -41,6 +41,7 @@ def merge_results(
     span_s: tuple[float, float],
     events: list[str],
     topology: Topology,
+    ranks: Sequence[int],
     twins: Sequence[RankProof] | str | None = None,
     *,
     nccl: LibraryVersion | None = None,
@@ -53,7 +54,8 @@ def merge_results(
         results: by rank.
         span_s: Unix time of its beginning and its end.
         events: what the hardware's counters said meanwhile.
-        topology: where each rank runs, and on which GPUs.
+        topology: where each rank of the run is, and on which GPUs.
+        ranks: which of them the group's are, in its order.
         twins: what the logs of other processes, started alike, show of the case, or why they show
             nothing; None where the ranks' own logs do, or nothing does.
         nccl: the library that is loaded.
@@ -96,7 +98,7 @@ def merge_results(
         )
         assert reason is not None
         reason = Reason(code=reason.code, text=text)
-        culprits = [_wrong_rank(wrong, topology.ranks)]
+        culprits = [_wrong_rank(wrong, topology.ranks[ranks[wrong.rank]])]
     trial = Trial(
         trial_id=case.trial_id(repeat),
         case_id=case.case_id,
@@ -158,10 +160,9 @@ def _check(results: Sequence[RankResult]) -> Check:
     )
 
 
-def _wrong_rank(wrong: WrongElement, places: Sequence[RankPlace]) -> Culprit:
-    place = next(place for place in places if place.rank == wrong.rank)
+def _wrong_rank(wrong: WrongElement, place: RankPlace) -> Culprit:
     return Culprit(
-        rank=wrong.rank,
+        rank=place.rank,
         node=place.node,
         local_rank=place.local_rank,
         pid=0,

@@ -32,6 +32,11 @@ class NativeMember:
         """Ends the communicator and forms another. Collective: every rank. Synchronises."""
         self.backend.new_communicator()
 
+    def close(self) -> None:
+        """Leaves the group. Collective: every rank."""
+        self.backend.close()
+        self.control.close()
+
 
 def join(order: Join, announce: Callable[[int], None], progress: SharedProgress) -> NativeMember:
     """Forms the group as ordered. Collective: every rank. Synchronises."""

@@ -17,15 +17,25 @@ from pathlib import Path
 import msgspec
 
 from collbench.engine.interrupts import undisturbed
+from collbench.engine.logs import LogPlace, WorkerLog
 from collbench.engine.progress import SharedProgress, create_progress_file
-from collbench.engine.wire import Channel, Fork, Forked, FromWorker, FromZygote, Ready, Reaped
+from collbench.engine.wire import (
+    Channel,
+    Closed,
+    ForkWorker,
+    FromWorker,
+    FromZygote,
+    Quit,
+    Ready,
+    Reaped,
+    WorkerForked,
+)
 from collbench.errors import NothingMeasured
 
 KILL_WAIT_S = 5.0
 """A process that is there so long after SIGKILL is in the kernel's hands: unkillable."""
-_LOG_TAIL_LINES = 10
-_LOG_TAIL_BYTES = 16384
 _LONGEST_MESSAGE = 1 << 16
+_QUIT_WAIT_S = 2.0
 
 
 @dataclass(eq=False)
@@ -37,7 +47,7 @@ class WorkerProcess:
     pidfd: int
     channel: Channel[FromWorker]
     progress: SharedProgress
-    log: Path
+    log: WorkerLog
     gpu: int | None
 
     @property
@@ -61,18 +71,13 @@ class WorkerProcess:
 
     def log_tail(self) -> list[str]:
         """Returns the last lines the worker has written."""
-        try:
-            with self.log.open("rb") as stream:
-                stream.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
-                lines = stream.read().decode(errors="replace").splitlines()
-        except OSError:
-            return []
-        return lines[-_LOG_TAIL_LINES:]
+        return self.log.tail()
 
     def close(self) -> None:
         """Frees what the supervisor holds of an ended worker."""
         self.channel.close()
         self.progress.close()
+        self.log.close()
         os.close(self.pidfd)
 
 
@@ -82,12 +87,12 @@ class Zygote:
     Args:
         via: through what workers communicate: ``torch``, or ``native``.
         variables: set on top of this process's environment before its imports; None: taken away.
-        logs: folder for its own output and the workers'.
-        deadline_s: for the imports.
+        logs: for its own output and the workers'.
+        deadline_s: for the imports, and for a fork.
     """
 
     def __init__(
-        self, via: str, variables: Mapping[str, str | None], logs: Path, deadline_s: float
+        self, via: str, variables: Mapping[str, str | None], logs: LogPlace, deadline_s: float
     ) -> None:
         self._logs, self._deadline_s = logs, deadline_s
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -95,25 +100,41 @@ class Zygote:
         self.exit_statuses: dict[int, int] = {}
         """Of workers that have ended, by pid; negative is a signal."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._log = logs.open("zygote.log")
+        self._started_s = time.monotonic()
+        self.import_s = 0.0
+        """How long its imports took."""
         command = [sys.executable, "-m", f"{__package__}.zygote"]
         merged = {**os.environ, **variables}
         try:
             # Interrupted half-way through, a process would be there that nobody knows of.
-            with undisturbed(), theirs, (logs / "zygote.log").open("ab") as log:
+            with undisturbed(), theirs:
                 self._process = subprocess.Popen(
                     [*command, str(theirs.fileno()), str(os.getpid()), via],
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
+                    stdout=self._log.fileno(),
+                    stderr=self._log.fileno(),
                     env={name: value for name, value in merged.items() if value is not None},
                     pass_fds=(theirs.fileno(),),
                     start_new_session=True,
                 )
-            ready, _ = self._receive()
         except BaseException:
             self.close()
             raise
+
+    def fileno(self) -> int:
+        """Returns the descriptor that is readable when ``wait_ready`` will not block."""
+        return self._control.fileno()
+
+    def wait_ready(self) -> None:
+        """Returns when the imports are done.
+
+        Raises:
+            NothingMeasured: it ended, or did not answer within the deadline.
+        """
+        ready, _ = self._receive()
         assert isinstance(ready, Ready)
+        self.import_s = time.monotonic() - self._started_s
 
     @property
     def alive(self) -> bool:
@@ -128,20 +149,21 @@ class Zygote:
         Raises:
             NothingMeasured: the zygote has ended or does not answer.
         """
-        log_path = self._logs / f"rank{rank}.log"
+        log = self._logs.open(f"rank{rank}.log")
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         progress_fd = create_progress_file()
-        order = Fork(rank=rank, variables=variables, cpuset=cpuset)
+        order = ForkWorker(rank=rank, variables=variables, cpuset=cpuset)
         try:
-            with theirs, log_path.open("ab") as log:
+            with theirs:
                 descriptors = [theirs.fileno(), progress_fd, log.fileno()]
                 socket.send_fds(self._control, [msgspec.json.encode(order)], descriptors)
             while True:
                 answer, received = self._receive()
-                if isinstance(answer, Forked):
+                if isinstance(answer, WorkerForked):
                     break
         except OSError as problem:
             mine.close()
+            log.close()
             os.close(progress_fd)
             raise NothingMeasured(
                 f"the zygote process has ended: {self._last_words()}"
@@ -154,7 +176,7 @@ class Zygote:
             pidfd=received[0],
             channel=Channel(mine, FromWorker),
             progress=progress,
-            log=log_path,
+            log=log,
             gpu=gpu,
         )
 
@@ -162,7 +184,7 @@ class Zygote:
         if not select.select([self._control], [], [], self._deadline_s)[0]:
             raise NothingMeasured(
                 f"the zygote process did not answer within {self._deadline_s:.0f} s (imports of"
-                f" torch?); give it longer with --init-deadline; its log: {self._logs}/zygote.log"
+                f" torch?); give it longer with --init-deadline; its log: {self._logs.where()}"
             )
         data, descriptors, _, _ = socket.recv_fds(self._control, _LONGEST_MESSAGE, 1)
         if not data:
@@ -184,19 +206,34 @@ class Zygote:
                 return
 
     def _last_words(self) -> str:
-        lines = (self._logs / "zygote.log").read_text(errors="replace").splitlines()
+        lines = self._log.tail()
         return lines[-1] if lines else "it said nothing"
 
     def close(self) -> None:
         """Ends the zygote; workers that still live end with it (PDEATHSIG)."""
         self._control.close()
         if self._process is None:
+            self._log.close()
             return
         try:
             self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._log.close()
+
+
+def let_quit(workers: list[WorkerProcess]) -> None:
+    """Tells workers to end by themselves and gives them a moment for it."""
+    for worker in workers:
+        with contextlib.suppress(Closed):
+            worker.channel.send(Quit())
+    end = time.monotonic() + _QUIT_WAIT_S
+    while (left := end - time.monotonic()) > 0:
+        living = [worker.pidfd for worker in workers if worker.alive]
+        if not living:
+            return
+        select.select(living, [], [], left)
 
 
 def end_workers(workers: list[WorkerProcess], zygote: Zygote) -> list[WorkerProcess]:

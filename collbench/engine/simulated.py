@@ -99,7 +99,7 @@ class SimulatedEngine:
                 results = self._measure(case, round_.repeat)
                 span_s = (start_s, time.time())
                 topology = self._facts.topology
-                yield merge_results(case, round_.repeat, results, span_s, [], topology)
+                yield merge_results(case, round_.repeat, results, span_s, [], topology, group.ranks)
 
     def _measure(self, case: Case, repeat: int) -> list[RankResult]:
         world = FakeWorld(case.world_size)

@@ -43,6 +43,10 @@ class TorchMember:
         dist.destroy_process_group(self.backend.group)
         self.backend.group = form_measured(self._order.backend, self.backend.device)
 
+    def close(self) -> None:
+        """Leaves the group. Collective: every rank."""
+        dist.destroy_process_group()
+
 
 def join(order: Join, announce: Callable[[int], None], progress: SharedProgress) -> TorchMember:
     """Forms the group as ordered. Collective: every rank. Synchronises."""

@@ -18,7 +18,7 @@ _LENGTH = struct.Struct("!I")
 _LONGEST_FRAME = 256 * 2**20
 
 
-class Fork(Record, frozen=True, kw_only=True, tag=True):
+class ForkWorker(Record, frozen=True, kw_only=True, tag=True):
     """To the zygote: fork a worker. Comes with three descriptors: channel, progress, log."""
 
     rank: int
@@ -27,7 +27,7 @@ class Fork(Record, frozen=True, kw_only=True, tag=True):
     cpuset: str
 
 
-class Forked(Record, frozen=True, kw_only=True, tag=True):
+class WorkerForked(Record, frozen=True, kw_only=True, tag=True):
     """From the zygote: a worker lives. Comes with its pidfd."""
 
     rank: int
@@ -62,8 +62,8 @@ class Join(Record, frozen=True, kw_only=True, tag=True):
     """What the group's members prove that they belong together with."""
     library: str | None
     """Path of the NCCL library to load; None: the installed one."""
-    log: str | None
-    """Where this rank's NCCL log is written; None: it is not."""
+    logged: bool
+    """Whether NCCL writes its log, into the file that NCCL_DEBUG_FILE names."""
     plant: Plant | None
 
 
@@ -134,7 +134,7 @@ class Quit(Record, frozen=True, kw_only=True, tag=True):
     """To a worker: end."""
 
 
-FromZygote = Ready | Forked | Reaped
+FromZygote = Ready | WorkerForked | Reaped
 ToWorker = Join | Renew | Connect | Measure | Prove | Quit
 FromWorker = Hosting | Joined | Connected | Done | Proved | Raised
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from collbench.engine.logs import IN_MEMORY
 from collbench.engine.member import JoinGroup, Member
 from collbench.engine.progress import SharedProgress
 from collbench.engine.wire import (
@@ -55,6 +56,8 @@ class _Worker:
         self._channel, self._progress, self._join_group = channel, progress, join_group
         self._member: Member | None = None
         self._log: LogReader | None = None
+        self._known_warnings: tuple[str, ...] = ()
+        """NCCL's warnings of before: they say nothing of what goes wrong now."""
 
     @property
     def member(self) -> Member:
@@ -65,9 +68,15 @@ class _Worker:
     def obey(self, message: ToWorker) -> FromWorker:
         """Does as told and returns the answer."""
         self._progress.phase(Phase.JOINING)
+        if self._log is not None:
+            self._log.read()
+            self._known_warnings = tuple(self._log.facts.warnings)
         match message:
             case Join():
-                self._log = LogReader(Path(message.log)) if message.log else None
+                if self._member is not None:
+                    self._member.close()
+                    self._member = None
+                self._log = LogReader(_nccl_log()) if message.logged else None
                 self._member = self._join_group(
                     message, lambda port: self._channel.send(Hosting(port=port)), self._progress
                 )
@@ -110,8 +119,9 @@ class _Worker:
         text = _one_line(problem)
         if self._log is not None:
             self._log.read()
-            warnings = self._log.facts.warnings
-            text = f"{warnings[-1]} ({text})" if warnings else text
+            known = self._known_warnings
+            fresh = [line for line in self._log.facts.warnings if line not in known]
+            text = f"{fresh[-1]} ({text})" if fresh else text
         return text
 
 
@@ -134,6 +144,15 @@ def work(sock: socket.socket, progress_fd: int, join_group: JoinGroup) -> int:
             # A refusal comes with the first call, or with the communicator itself.
             refused = progress.calls <= 1 and bool(_REFUSALS.search(str(problem)))
             channel.send(Raised(text=worker.reason_of(problem), refused=refused))
+
+
+def _nccl_log() -> Path:
+    """Returns where NCCL writes; in memory it is a file of this process alone."""
+    path = os.environ["NCCL_DEBUG_FILE"]
+    if path == IN_MEMORY:
+        path = f"/proc/self/fd/{os.memfd_create('collbench-nccl')}"
+        os.environ["NCCL_DEBUG_FILE"] = path
+    return Path(path)
 
 
 def set_variables(variables: Mapping[str, str | None]) -> None:

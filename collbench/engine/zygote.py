@@ -23,7 +23,7 @@ from typing import NoReturn
 import msgspec
 
 from collbench.engine.member import JoinGroup
-from collbench.engine.wire import Fork, Forked, Ready, Reaped
+from collbench.engine.wire import ForkWorker, Ready, Reaped, WorkerForked
 from collbench.engine.worker import set_variables, work
 from collbench.probe.cores import parse_cores
 
@@ -48,7 +48,7 @@ def serve(control: socket.socket, join_group: JoinGroup) -> None:
         join_group: how a worker joins its group.
     """
     children: dict[int, int] = {}  # pidfd -> pid
-    decoder = msgspec.json.Decoder(Fork)
+    decoder = msgspec.json.Decoder(ForkWorker)
     while True:
         readable, _, _ = select.select([control.fileno(), *children], [], [])
         for pidfd in [ready for ready in readable if ready != control.fileno()]:
@@ -73,11 +73,11 @@ def serve(control: socket.socket, join_group: JoinGroup) -> None:
             os.close(descriptor)
         pidfd = os.pidfd_open(pid)
         children[pidfd] = pid
-        forked = Forked(rank=order.rank, pid=pid)
+        forked = WorkerForked(rank=order.rank, pid=pid)
         socket.send_fds(control, [msgspec.json.encode(forked)], [pidfd])
 
 
-def _become_worker(order: Fork, descriptors: list[int], join_group: JoinGroup) -> NoReturn:
+def _become_worker(order: ForkWorker, descriptors: list[int], join_group: JoinGroup) -> NoReturn:
     """Runs a worker in the forked child; does not return."""
     zygote_pid = os.getppid()
     status = 1

@@ -93,7 +93,7 @@ def read_via(word: str) -> str:
 def read_library(text: str) -> str | None:
     """Returns the path of an NCCL library; None is "the installed one"."""
     if not text.strip() or "\0" in text:
-        raise UsageError(f"'{text!r}' is no path; give the path of a libnccl.so.2, or auto")
+        raise UsageError(f"{text!r} is no path; give the path of a libnccl.so.2, or auto")
     return None if text == AUTO else text
 
 

@@ -122,9 +122,12 @@ def test_an_error_of_our_own_says_so_and_then_where(run, command):
     [
         (
             ["swep"],
-            "unknown command 'swep'; did you mean 'sweep'? allowed: sweep, show, plot, runs",
+            (
+                "unknown command 'swep'; did you mean 'sweep'? allowed: sweep, show, plot, runs,"
+                " sbatch"
+            ),
         ),
-        (["zzz"], "unknown command 'zzz'; allowed: sweep, show, plot, runs"),
+        (["zzz"], "unknown command 'zzz'; allowed: sweep, show, plot, runs, sbatch, placement"),
         (["--vers"], "no such option --vers; did you mean '--version'? see collbench --help"),
         (
             ["sweep", "--extr"],
@@ -160,6 +163,8 @@ def test_help_lists_the_commands(run, arguments):
         "show",
         "plot",
         "runs",
+        "sbatch",
+        "placement",
     ]
 
 
@@ -167,7 +172,7 @@ def test_version(run):
     assert run("--version") == (0, "collbench 0.1.0\n", "")
 
 
-@pytest.mark.parametrize("name", ["sweep", "show", "plot", "runs"])
+@pytest.mark.parametrize("name", ["sweep", "show", "plot", "runs", "sbatch", "placement"])
 def test_every_command_of_the_table_is_there_and_has_a_help(run, name):
     status, out, err = run(name, "-h")
 

@@ -1,0 +1,307 @@
+"""The engine: rounds of groups over one station or many, driven from one event loop.
+
+Node 0's process is the controller, and a station like the others. Groups of a round run at the
+same time; within a group one case follows the other. Workers live from case to case and from group
+to group; after a fault a group's workers are killed and fresh ones forked, so that a fault costs
+one case. A new repeat gets new zygotes, and so does a setting that only a fresh interpreter reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from collbench.engine.crew import Crew
+from collbench.engine.faults import Fault
+from collbench.engine.lineup import Kind, has_twin, timed_in
+from collbench.engine.merge import merge_results, trial_without_result
+from collbench.engine.processes import KILL_WAIT_S
+from collbench.engine.protocol import Facts, Group, Outcome, Round
+from collbench.engine.seats import Seat
+from collbench.engine.wire import Connect, Connected, Done, Joined, Measure, Prove, Proved, Renew
+from collbench.errors import NothingMeasured
+from collbench.model import (
+    Case,
+    Policy,
+    RankProof,
+    Reason,
+    ReasonCode,
+    Status,
+    Topology,
+)
+from collbench.nccl.settings import Changes, Needs, needs_of
+
+_FORMATION_TRIES = 3
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Formed:
+    """A group that stands, and what its communicator was formed with."""
+
+    seats: list[Seat]
+    communicator: Changes
+
+
+@dataclass
+class _GroupState:
+    """What is remembered of a group while a round lasts."""
+
+    ranks: tuple[int, ...]
+    repeat: int
+    formed: dict[Kind, _Formed] = field(default_factory=dict)
+    given_up: dict[tuple[Kind, Needs], Fault] = field(default_factory=dict)
+    failed: dict[tuple[Kind, Needs], int] = field(default_factory=dict)
+    ever_formed: bool = False
+    lost: Fault | None = None
+    """The node that is missing; nothing can be run any more."""
+
+
+class Controller:
+    """Runs rounds. The body of an ``Executor``; ``loop`` must be running nothing else.
+
+    Args:
+        crew: the workers.
+        swept: the variables that any setting of the run touches.
+        policy: deadlines; the rest is passed on to the workers.
+        topology: of all nodes, with the ranks' places.
+        logs: where logs are, in words.
+    """
+
+    def __init__(
+        self,
+        *,
+        crew: Crew,
+        swept: Collection[str],
+        policy: Policy,
+        topology: Topology,
+        logs: str,
+    ) -> None:
+        self._crew, self._swept, self._policy, self._logs = crew, swept, policy, logs
+        self.facts = Facts(topology=topology)
+        self._states: dict[tuple[int, ...], _GroupState] = {}
+
+    async def start(self, round_: Round) -> None:
+        """Forms the first group of a round.
+
+        Raises:
+            NothingMeasured: it cannot be formed; says which rank and GPU, and why.
+        """
+        group = round_.groups[0]
+        case = group.cases[0]
+        state = self._state(group, round_.repeat)
+        seats = await self._team(state, case, timed_in(case, self._policy))
+        if isinstance(seats, Fault) and not case.setting:
+            raise NothingMeasured(f"the ranks do not come together: {self._explained(seats)}")
+
+    async def drive(
+        self, group: Group, repeat: int, outcomes: asyncio.Queue[Outcome | BaseException]
+    ) -> None:
+        """Runs a group's cases, one after the other; puts out one outcome for each."""
+        state = self._state(group, repeat)
+        try:
+            for case in group.cases:
+                outcomes.put_nowait(await self._outcome(state, case))
+        except Exception as problem:  # noqa: BLE001  raised again where outcomes are taken
+            outcomes.put_nowait(problem)
+
+    def _state(self, group: Group, repeat: int) -> _GroupState:
+        """Returns what is known of a group; workers that stand in one of the same ranks stay."""
+        state = self._states.get(group.ranks)
+        if state is None or state.repeat != repeat:
+            state = _GroupState(group.ranks, repeat)
+            self._states[group.ranks] = state
+        return state
+
+    async def _outcome(self, state: _GroupState, case: Case) -> Outcome:
+        start_s = time.time()
+        kind = timed_in(case, self._policy)
+        seats = await self._team(state, case, kind)
+        if isinstance(seats, Fault):
+            return self._unmeasured(state, case, seats, start_s)
+        start_s = time.time()
+        answer = await self._measured(seats, case)
+        if isinstance(answer, Fault):
+            await self._end(state, kind)
+            return self._unmeasured(state, case, answer, start_s)
+        results = [message.result for message in answer]
+        events = [event for seat in seats for event in seat.events]
+        end_s = time.time()
+        twins: list[RankProof] | str | None = None
+        if results[0].status is Status.OK and has_twin(case, self._policy):
+            found = await self._proved_by_twin(state, case)
+            twins = found.reason.text if isinstance(found, Fault) else found
+        return merge_results(
+            case,
+            state.repeat,
+            results,
+            (start_s, end_s),
+            events,
+            self.facts.topology,
+            state.ranks,
+            twins,
+            nccl=self.facts.nccl,
+        )
+
+    def _unmeasured(self, state: _GroupState, case: Case, fault: Fault, start_s: float) -> Outcome:
+        trial = trial_without_result(case, state.repeat, fault, start_s)
+        if state.lost is not None:
+            # The first case says how the node was lost; the rest cannot be tried.
+            reason = Reason(code=ReasonCode.NODE_LOST, text=state.lost.reason.text)
+            trial = msgspec.structs.replace(
+                trial, status=Status.SKIPPED, reason=reason, culprits=[]
+            )
+        elif fault.status is Status.NODE_LOST:
+            state.lost = fault
+        return Outcome(trial=trial)
+
+    async def _measured(self, seats: list[Seat], case: Case) -> list[Done] | Fault:
+        for seat in seats:
+            seat.events.clear()
+        self._crew.tell(seats, Measure(case=case, policy=self._policy))
+        return await self._crew.gathered(
+            Done, seats, self._policy.deadline_s, ReasonCode.NO_PROGRESS
+        )
+
+    async def _proved_by_twin(self, state: _GroupState, case: Case) -> list[RankProof] | Fault:
+        """Runs a case once in logged workers that were started alike."""
+        start_s = time.monotonic()
+        seats = await self._team(state, case, Kind.LOGGED)
+        proofs: list[RankProof] | Fault
+        if isinstance(seats, Fault):
+            proofs = seats
+        else:
+            self._crew.tell(seats, Prove(case=case))
+            answer = await self._crew.gathered(
+                Proved, seats, self._policy.deadline_s, ReasonCode.NO_PROGRESS
+            )
+            if isinstance(answer, Fault):
+                await self._end(state, Kind.LOGGED)
+                proofs = answer
+            else:
+                proofs = [message.proof for message in answer]
+        self._count(proof_s=self.facts.proof_s + time.monotonic() - start_s)
+        return proofs
+
+    async def _team(self, state: _GroupState, case: Case, kind: Kind) -> list[Seat] | Fault:
+        """Returns living workers of a kind with the case's setting; the fault if there are none."""
+        needs = needs_of(case.setting, self._swept)
+        if (kind, needs) in state.given_up:
+            return state.given_up[kind, needs]
+        seats = await self._crew.seated(state.ranks, kind, state.repeat, needs)
+        self._count(workers=self._crew.forked, zygotes=self._crew.zygotes)
+        if isinstance(seats, Fault):
+            return seats
+        formed = state.formed.get(kind)
+        if (
+            formed is not None
+            and formed.seats == seats
+            and len({seat.group for seat in seats}) == 1
+            and seats[0].group is not None
+        ):
+            if formed.communicator == needs.communicator:
+                return seats
+            fault = await self._renewed(formed, needs)
+        else:
+            fault = await self._formed(state, kind, seats, needs)
+        if fault is not None:
+            await self._end(state, kind)
+            self._judge_formation(state, kind, case, needs, fault)
+            return fault
+        state.ever_formed = True
+        return await self._connected(state, case, kind)
+
+    async def _formed(
+        self, state: _GroupState, kind: Kind, seats: list[Seat], needs: Needs
+    ) -> Fault | None:
+        state.formed[kind] = _Formed(seats, needs.communicator)
+        answer = await self._crew.join(seats)
+        if isinstance(answer, Fault):
+            return answer
+        self._learn(answer[0])
+        return None
+
+    async def _renewed(self, formed: _Formed, needs: Needs) -> Fault | None:
+        self._crew.tell(formed.seats, Renew(variables=dict(needs.communicator)))
+        formed.communicator = needs.communicator
+        answer = await self._crew.gathered(
+            Joined, formed.seats, self._policy.init_deadline_s, ReasonCode.NO_START
+        )
+        if isinstance(answer, Fault):
+            return answer
+        self._learn(answer[0])
+        return None
+
+    def _learn(self, joined: Joined) -> None:
+        self._count(
+            communicators=self.facts.communicators + 1,
+            torch=joined.torch,
+            cuda=joined.cuda,
+            nccl=joined.nccl,
+        )
+
+    async def _connected(self, state: _GroupState, case: Case, kind: Kind) -> list[Seat] | Fault:
+        """NCCL connects at the first call: that is made by the case to come, before its time."""
+        seats = state.formed[kind].seats
+        if case.backend == "nccl":
+            self._crew.tell(seats, Connect(case=case))
+            answer = await self._crew.gathered(
+                Connected, seats, self._policy.init_deadline_s, ReasonCode.NO_START
+            )
+            if isinstance(answer, Fault):
+                await self._end(state, kind)
+                return answer
+        return seats
+
+    def _judge_formation(
+        self, state: _GroupState, kind: Kind, case: Case, needs: Needs, fault: Fault
+    ) -> None:
+        """A setting that cannot be formed is given up: at once where it was refused by all."""
+        if fault.status is Status.NODE_LOST:
+            return
+        if case.setting and fault.status is Status.UNSUPPORTED:
+            state.given_up[kind, needs] = fault
+            return
+        state.failed[kind, needs] = state.failed.get((kind, needs), 0) + 1
+        if state.failed[kind, needs] < _FORMATION_TRIES:
+            return
+        if not state.ever_formed:
+            raise NothingMeasured(
+                f"the ranks did not come together {_FORMATION_TRIES} times in a row:"
+                f" {self._explained(fault)}"
+            )
+        state.given_up[kind, needs] = fault
+
+    async def _end(self, state: _GroupState, kind: Kind) -> None:
+        """Kills a group's workers of a kind.
+
+        Raises:
+            NothingMeasured: one survives.
+        """
+        formed = state.formed.pop(kind, None)
+        if formed is not None:
+            await self._crew.dismiss(formed.seats, kill=True)
+        if self._crew.survivors:
+            pids = ", ".join(
+                f"rank {seat.rank} (pid {seat.pid}) on {seat.node}" for seat in self._crew.survivors
+            )
+            raise NothingMeasured(
+                f"{pids} lives on {KILL_WAIT_S:.0f} s after SIGKILL: the node is unkillable;"
+                " look at dmesg, reset the GPU or restart the node"
+            )
+
+    def _count(self, **facts: object) -> None:
+        self.facts = msgspec.structs.replace(self.facts, **facts)
+
+    def _explained(self, fault: Fault) -> str:
+        who = "; ".join(
+            f"rank {culprit.rank}" + (f" on GPU {culprit.gpu}" if culprit.gpu is not None else "")
+            for culprit in fault.culprits
+        )
+        return f"{fault.reason.text}" + (f" ({who})" if who else "") + f"; logs: {self._logs}"

@@ -1,0 +1,315 @@
+"""The workers of a run, wherever they are: forked, joined into groups, told, dismissed.
+
+Everything here runs in the controller's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from collbench.engine.faults import Fault, node_lost
+from collbench.engine.gathering import M, gather
+from collbench.engine.lineup import Kind
+from collbench.engine.orders import (
+    Died,
+    Dismiss,
+    Dismissed,
+    Fork,
+    Forked,
+    ForkFailed,
+    Look,
+    Looked,
+    Moved,
+    Order,
+    Report,
+    SeatOrder,
+    Spoke,
+    Tell,
+    TellEach,
+)
+from collbench.engine.seats import Berth, Post, Seat, take_moves
+from collbench.engine.wire import Hosting, Join, Joined, ToWorker
+from collbench.errors import NothingMeasured
+from collbench.measure.plant import Plant
+from collbench.model import ReasonCode
+from collbench.nccl.settings import Changes, Needs
+
+T = TypeVar("T")
+_OrderFor = Callable[[list[int]], Order]
+_LOOK_WAIT_S = 3.0
+_DISMISS_WAIT_S = 12.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPlan:
+    """How the workers of a run form groups."""
+
+    backend: str
+    library: str | None
+    """Path of the NCCL library to load; None: the installed one."""
+    plant: Plant | None
+    quiet: dict[str, str]
+    """Variables of workers whose time is taken without NCCL's log."""
+    everywhere: dict[str, str]
+    """Variables of every worker: interfaces."""
+    init_deadline_s: float
+
+
+class Crew:
+    """All workers of a run, by number, and by rank and kind while they are there."""
+
+    def __init__(self, berths: Sequence[Berth], plan: GroupPlan) -> None:
+        self._berths = {berth.rank: berth for berth in berths}
+        self._plan = plan
+        self._seats: dict[int, Seat] = {}
+        self._present: dict[tuple[int, Kind], Seat] = {}
+        self._numbers = itertools.count()
+        self._groups = itertools.count(1)
+        self._forks: dict[int, asyncio.Future[str | None]] = {}
+        self._looks: dict[int, asyncio.Future[str | None]] = {}
+        self._dismissals: dict[int, asyncio.Future[str | None]] = {}
+        self._zygotes: dict[Post, int] = {}
+        self.survivors: list[Seat] = []
+        """Workers that live on after SIGKILL."""
+        self.forked = 0
+        self.slowest_import: tuple[float, str] = (0.0, "")
+        """Seconds and node."""
+
+    @property
+    def zygotes(self) -> int:
+        """Zygotes started so far, on all stations."""
+        return sum(self._zygotes.values())
+
+    def report(self, post: Post, report: Report) -> None:
+        """Takes what a station reports."""
+        match report:
+            case Spoke():
+                seat = self._seats.get(report.seat)
+                if seat is not None:
+                    seat.spoke(report)
+            case Moved():
+                take_moves(report, self._seats)
+            case Died():
+                seat = self._seats.get(report.seat)
+                if seat is not None:
+                    self._forget(seat)
+                    seat.lost(report)
+            case Forked():
+                self._zygotes[post] = report.zygotes
+                self.slowest_import = max(self.slowest_import, (report.import_s, post.node))
+                for number, pid in report.pids:
+                    if number in self._seats:
+                        self._seats[number].pid = pid
+                    _settle(self._forks, number, None)
+            case ForkFailed():
+                for number in report.seats:
+                    _settle(self._forks, number, f"{post.node}: {report.text}")
+            case Looked():
+                for look in report.looks:
+                    if look.seat in self._seats:
+                        self._seats[look.seat].seen = look
+                    _settle(self._looks, look.seat, None)
+            case Dismissed():
+                for number in report.seats:
+                    if number in report.survivors and number in self._seats:
+                        self.survivors.append(self._seats[number])
+                    _settle(self._dismissals, number, None)
+
+    def lose(self, post: Post, why: str) -> None:
+        """A station can no longer be reached."""
+        if post.lost is not None:
+            return
+        post.lost = why
+        for seat in [seat for seat in self._seats.values() if seat.berth.post is post]:
+            self._forget(seat)
+            seat.lost(None)
+            for waits in (self._forks, self._looks, self._dismissals):
+                _settle(waits, seat.number, f"{post.node} is lost: {why}")
+
+    def _forget(self, seat: Seat) -> None:
+        self._present.pop((seat.rank, seat.kind), None)
+
+    async def seated(
+        self, ranks: Sequence[int], kind: Kind, repeat: int, needs: Needs
+    ) -> list[Seat] | Fault:
+        """Returns living workers for ranks with what a setting needs, forking those missing.
+
+        Raises:
+            NothingMeasured: a station cannot fork.
+        """
+        lost = [self._berths[rank] for rank in ranks if self._berths[rank].post.lost is not None]
+        if lost:
+            return node_lost([self._placeholder(berth, kind) for berth in lost])
+        part = (repeat, needs.zygote)
+        stale = [
+            seat
+            for rank in ranks
+            if (seat := self._present.get((rank, kind))) is not None
+            and (seat.zygote_part != part or seat.worker_part != needs.worker)
+        ]
+        await self.dismiss(stale, kill=False)
+        missing = [rank for rank in ranks if (rank, kind) not in self._present]
+        if missing:
+            problem = await self._fork(missing, kind, part, needs)
+            if problem is not None and not any(self._berths[r].post.lost for r in missing):
+                raise NothingMeasured(problem)
+        found = [self._present.get((rank, kind)) for rank in ranks]
+        gone = [self._berths[r] for r, seat in zip(ranks, found, strict=True) if seat is None]
+        if gone:
+            return node_lost([self._placeholder(berth, kind) for berth in gone])
+        return [seat for seat in found if seat is not None]
+
+    def _placeholder(self, berth: Berth, kind: Kind) -> Seat:
+        return Seat(-1, berth, kind, (0, ()), ())
+
+    async def _fork(
+        self, ranks: Sequence[int], kind: Kind, part: tuple[int, Changes], needs: Needs
+    ) -> str | None:
+        """Forks workers on their stations; returns why a station could not."""
+        by_post: dict[Post, list[Seat]] = {}
+        for rank in ranks:
+            seat = Seat(next(self._numbers), self._berths[rank], kind, part, needs.worker)
+            self._seats[seat.number] = seat
+            self._present[rank, kind] = seat
+            by_post.setdefault(seat.berth.post, []).append(seat)
+        self.forked += len(ranks)
+        waits = []
+        for post, seats in by_post.items():
+            waits += [_wait(self._forks, seat.number) for seat in seats]
+            orders = [self._order(seat, needs) for seat in seats]
+            post.send(Fork(repeat=part[0], zygote=part[1], seats=orders))
+        # A zygote that never answers is its station's to report, by the same deadline.
+        done, late = await asyncio.wait(waits, timeout=2 * self._plan.init_deadline_s)
+        problems = [problem for wait in done if (problem := wait.result()) is not None]
+        if late:
+            problems.append(f"{len(late)} workers were not forked in time")
+        if problems:
+            for rank in ranks:
+                self._present.pop((rank, kind), None)
+        return problems[0] if problems else None
+
+    def _order(self, seat: Seat, needs: Needs) -> SeatOrder:
+        berth = seat.berth
+        logged = seat.kind is Kind.LOGGED
+        variables: dict[str, str | None] = {**self._plan.everywhere}
+        variables |= {} if logged else self._plan.quiet
+        variables |= dict((*needs.worker, *needs.communicator))
+        if berth.fake_host is not None:
+            variables["NCCL_HOSTID"] = berth.fake_host
+        return SeatOrder(
+            seat=seat.number,
+            rank=seat.rank,
+            gpu=berth.gpu,
+            cpuset=berth.cpuset,
+            variables=variables,
+            logged=logged,
+        )
+
+    async def join(self, seats: Sequence[Seat]) -> list[Joined] | Fault:
+        """Lets workers form a group; the first one's store is where they meet."""
+        group, token = next(self._groups), secrets.token_hex(16)
+        host = seats[0].berth.post.address
+        first = self._join_order(seats, 0, group, token, host, None)
+        self.tell([seats[0]], first)
+        hosting = await self.gathered(
+            Hosting, seats[:1], self._plan.init_deadline_s, ReasonCode.NO_START
+        )
+        if isinstance(hosting, Fault):
+            return hosting
+        port = hosting[0].port
+        rest: dict[Post, list[tuple[int, ToWorker]]] = {}
+        for place, seat in enumerate(seats[1:], start=1):
+            order = self._join_order(seats, place, group, token, host, port)
+            rest.setdefault(seat.berth.post, []).append((seat.number, order))
+        for post, messages in rest.items():
+            post.send(TellEach(messages=messages))
+        joined = await self.gathered(Joined, seats, self._plan.init_deadline_s, ReasonCode.NO_START)
+        if not isinstance(joined, Fault):
+            for seat in seats:
+                seat.group = group
+        return joined
+
+    def _join_order(
+        self, seats: Sequence[Seat], place: int, group: int, token: str, host: str, port: int | None
+    ) -> Join:
+        berth = seats[place].berth
+        return Join(
+            rank=place,
+            world_size=len(seats),
+            backend=self._plan.backend,
+            gpu=berth.cuda_index,
+            ranks_on_device=berth.ranks_on_device,
+            store_host=host,
+            store_port=port,
+            prefix=f"group{group}",
+            token=token,
+            library=self._plan.library,
+            logged=seats[place].kind is Kind.LOGGED,
+            plant=self._plan.plant,
+        )
+
+    def tell(self, seats: Sequence[Seat], message: ToWorker) -> None:
+        """Hands a message to workers, one order a station."""
+        by_post: dict[Post, list[int]] = {}
+        for seat in seats:
+            by_post.setdefault(seat.berth.post, []).append(seat.number)
+        for post, numbers in by_post.items():
+            post.send(Tell(seats=numbers, message=message))
+
+    async def gathered(
+        self, kind: type[M], seats: Sequence[Seat], deadline_s: float, late: ReasonCode
+    ) -> list[M] | Fault:
+        """Waits for one message of a kind from each worker, or for the first fault."""
+        return await gather(kind, seats, deadline_s, late, self._look_at)
+
+    async def _look_at(self, seats: Sequence[Seat]) -> None:
+        living = [seat for seat in seats if not seat.gone]
+        waits = [_wait(self._looks, seat.number) for seat in living]
+        self._send_each(living, lambda numbers: Look(seats=numbers))
+        if waits:
+            await asyncio.wait(waits, timeout=_LOOK_WAIT_S)
+        for seat in living:
+            self._looks.pop(seat.number, None)
+
+    async def dismiss(self, seats: Sequence[Seat], *, kill: bool) -> None:
+        """Ends workers; returns when they are gone, or known to survive."""
+        living = [seat for seat in seats if not seat.gone]
+        waits = [_wait(self._dismissals, seat.number) for seat in living]
+        self._send_each(living, lambda numbers: Dismiss(seats=numbers, kill=kill))
+        for seat in seats:
+            if self._present.get((seat.rank, seat.kind)) is seat:
+                self._forget(seat)
+        if waits:
+            await asyncio.wait(waits, timeout=_DISMISS_WAIT_S)
+        for seat in seats:
+            self._seats.pop(seat.number, None)
+
+    async def dismiss_all(self, *, kill: bool) -> None:
+        """Ends all workers."""
+        await self.dismiss(list(self._present.values()), kill=kill)
+
+    def _send_each(self, seats: Sequence[Seat], order_for: _OrderFor) -> None:
+        by_post: dict[Post, list[int]] = {}
+        for seat in seats:
+            by_post.setdefault(seat.berth.post, []).append(seat.number)
+        for post, numbers in by_post.items():
+            post.send(order_for(numbers))
+
+
+def _wait(waits: dict[int, asyncio.Future[T]], number: int) -> asyncio.Future[T]:
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    waits[number] = future
+    return future
+
+
+def _settle(waits: dict[int, asyncio.Future[T]], number: int, value: T) -> None:
+    future = waits.pop(number, None)
+    if future is not None:
+        with contextlib.suppress(asyncio.InvalidStateError):
+            future.set_result(value)

@@ -1,0 +1,1 @@
+"""Who started this process, who else was started, and where they meet. Starts nothing itself."""

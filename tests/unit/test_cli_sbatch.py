@@ -1,0 +1,88 @@
+"""``collbench sbatch``: where the script goes, and what is refused before it waits in a queue."""
+
+import subprocess
+import sys
+
+import pytest
+from batch_files import directives
+from click.testing import CliRunner
+
+from collbench.cli import main
+from collbench.report.slurm_script import SlurmRequest, slurm_script
+
+
+def written(*arguments):
+    result = CliRunner().invoke(main.cli, ["sbatch", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def refused(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        main.run(["sbatch", *arguments])
+    assert end.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields"),
+    [
+        (["-N", "4", "--", "sweep", "-b", "8"], {"command": ("sweep", "-b", "8")}),
+        (["-N", "4", "sweep", "-b", "8"], {"command": ("sweep", "-b", "8")}),
+        (["--nodes", "4"], {}),
+        (["-N", "4", "--gpus-per-node", "0"], {"gpus_per_node": 0}),
+        (["-N", "4", "--per-gpu"], {"per_gpu": True}),
+        (["-N", "4", "--time", "90"], {"time_limit": "90"}),
+        (["-N", "4", "-p", "gpu", "-A", "team"], {"partition": "gpu", "account": "team"}),
+        (["-N", "4", "--container", "a.sqsh"], {"container": "a.sqsh", "python": "python"}),
+    ],
+)
+def test_options_become_a_script(arguments, fields):
+    base = {
+        "command": ("sweep",),
+        "nodes": 4,
+        "gpus_per_node": 8,
+        "time_limit": "1:00:00",
+        "python": sys.executable,
+    }
+
+    assert written(*arguments) == slurm_script(SlurmRequest(**(base | fields)))
+
+
+def test_a_file_is_written_and_nothing_printed(tmp_path):
+    file = tmp_path / "sweep.sbatch"
+
+    assert written("-N", "2", "-o", str(file)) == ""
+
+    assert directives(file.read_text())["nodes"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "missing option '-N' / '--nodes'"),
+        (["-N", "2", "swep"], "command 'swep' is not started on nodes; did you mean 'sweep'?"),
+        (["-N", "2", "show"], "command 'show' is not started on nodes"),
+        (["-N", "2", "sweep", "--precison", "1%"], "no such option --precison; did you mean"),
+        (["-N", "0"], "--nodes: 0 must be at least 1"),
+        (["-N", "x"], "'x' is not a valid integer"),
+        (["-N", "2", "-o", "/"], "cannot write '/': Is a directory; give another file with -o"),
+    ],
+)
+def test_what_could_not_run_is_one_line(capsys, arguments, words):
+    error = refused(capsys, *arguments)
+
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_it_can_be_piped():
+    done = subprocess.run(
+        [sys.executable, "-m", "collbench", "sbatch", "-N", "2"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stderr == ""
+    assert directives(done.stdout)["nodes"] == "2"
