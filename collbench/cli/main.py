@@ -25,11 +25,11 @@ _COMMANDS = {
     "runs": ("collbench.cli.runs:runs", "List the stored runs."),
     "sbatch": (
         "collbench.cli.sbatch:sbatch",
-        "Write the Slurm batch script that starts collbench on every node.",
+        "Write a Slurm batch script that starts it on every node.",
     ),
     "placement": (
         "collbench.cli.placement:placement",
-        "Show what started this process, who else, and where they would meet.",
+        "Show what started this process, and where all would meet.",
     ),
 }
 """Name -> (where it is, one line of help), so that --help imports none of them."""

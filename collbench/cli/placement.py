@@ -14,6 +14,7 @@ from collbench.cli.output import say
 from collbench.errors import ExitCode, UsageError
 from collbench.launch.detect import Launch, detect
 from collbench.launch.interface import address_of, interface_of
+from collbench.launch.launchers import Launcher
 from collbench.launch.meeting import Meeting, MeetingKind, where_to_meet
 from collbench.launch.options import LaunchOptions
 from collbench.launch.share import core_warning, own_core_count, own_gpus
@@ -45,7 +46,7 @@ class Placement(Record, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-@click.command()
+@click.command(context_settings={"max_content_width": 120})
 @launch_options
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -59,7 +60,7 @@ def placement(results: str | None, as_json: bool, **given: Any) -> int:
     Examples:
       srun -N 4 --ntasks-per-node=1 python -m collbench placement
       collbench placement --nodes 2 --node-rank 1 --rendezvous node0:29400
-    """
+    """  # noqa: D301  click's mark for "do not rewrap"
     found = _find(read_launch_options(given), results)
     if as_json:
         say(msgspec.json.encode(found).decode())
@@ -102,19 +103,20 @@ def _find(options: LaunchOptions, results: str | None) -> Placement:
 def placement_text(found: Placement) -> str:
     """Returns a placement as lines: what, then from what."""
     launch = found.launch
-    nodes = "?" if launch.nodes is None else launch.nodes
+    nodes = "nodes not known" if launch.nodes is None else f"{launch.nodes} node"
+    nodes += "s" * (launch.nodes is not None and launch.nodes > 1)
     variables = " ".join(f"{name}={value}" for name, value in launch.variables.items())
     at = f" ({found.interface})" if found.interface is not None else ""
     gpus = ", ".join(found.gpus) or found.gpu_problem or "none"
     rows = [
         ("launcher", str(launch.launcher)),
-        ("process", f"{launch.process} of {launch.processes}, {nodes} nodes"),
+        ("process", f"{launch.process} of {launch.processes}, {nodes}"),
         (
             "node",
             f"{launch.node_name}, process {launch.local_process} of {launch.local_processes} on it",
         ),
         ("job", launch.job or "-"),
-        ("from", variables or "no variable of a launcher"),
+        ("from", variables or _source_without_variables(launch)),
         ("meets", _meeting_text(found)),
         ("address", f"{found.address}{at}"),
         ("cores", f"{found.cores}, {found.own_cores} for this process"),
@@ -123,6 +125,12 @@ def placement_text(found: Placement) -> str:
         *(("warning", warning) for warning in found.warnings),
     ]
     return "\n".join(f"{what:<9} {text}" for what, text in rows)
+
+
+def _source_without_variables(launch: Launch) -> str:
+    if launch.launcher is Launcher.PLAIN:
+        return "--nodes and --node-rank"
+    return "no variable of a launcher"
 
 
 def _meeting_text(found: Placement) -> str:

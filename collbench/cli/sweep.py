@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -18,17 +17,21 @@ import click
 import msgspec
 
 from collbench.analyze.findings import sweep_findings
+from collbench.cli.launch_options import launch_options, read_launch_options
 from collbench.cli.library import find_library, nccl_place, refuse_without_nccl, warnings_of
+from collbench.cli.nodes import Company, look_for_company, meet, presence_of, serve
 from collbench.cli.output import print_results, say
 from collbench.cli.sweep_options import SweepRequest, build_request, sweep_options
 from collbench.engine.cluster import ClusterEngine
 from collbench.engine.crew import GroupPlan
 from collbench.engine.logs import LogPlace
-from collbench.engine.placement import Slots, Wanted, choose_slots, refuse_launcher
+from collbench.engine.meet import total_slots
+from collbench.engine.placement import DEFAULT_CPU_RANKS, Slots, Wanted, choose_slots
 from collbench.engine.protocol import Executor
-from collbench.engine.reception import Guest, Presence, Versions
+from collbench.engine.reception import Guest, Reception
 from collbench.engine.simulated import Fabric, SimulatedEngine, read_fabric
 from collbench.errors import ExitCode
+from collbench.launch.share import own_cores, own_gpus
 from collbench.measure.plant import Plant, parse_plant
 from collbench.model import Finding, LibraryVersion, Run, Topology, Trial
 from collbench.nccl.settings import setting_text
@@ -59,8 +62,9 @@ LOOPBACK = "127.0.0.1"
 
 @click.command(context_settings={"max_content_width": 120})
 @sweep_options
+@launch_options
 def sweep(**given: Any) -> int:
-    """Measure collectives over message size on this machine.
+    """Measure collectives over message size, on this machine or on all that a launcher started.
 
     SUITE is a file, or one of sweep (the default), latency, bandwidth, smoke, nccl_matrix,
     ib_on_off.
@@ -69,18 +73,24 @@ def sweep(**given: Any) -> int:
     Examples:
       collbench sweep                                    all that is here, 30 s on a CPU
       collbench sweep -b 8 -e 8G -f 2                    the ladder of nccl-tests
+      srun -N 4 --ntasks-per-node=1 collbench sweep      on four nodes
       collbench sweep --collective all_to_all -d bfloat16 --repeats 5
       collbench sweep --algo ring,tree --proto LL,LL128,Simple --reference
       collbench sweep nccl_matrix --via native           all that NCCL can choose, and what ran
       collbench sweep latency --json
     """  # noqa: D301  click's mark for "do not rewrap"
-    prepared = _prepare(build_request(**given))
-    if prepared.request.dry_run:
-        _dry_run(prepared)
-        return ExitCode.FINE
-    root = results_root(prepared.request.results, os.environ)
-    check_writable(root)
+    request = build_request(**given)
+    root = results_root(request.results, os.environ)
+    company = look_for_company(read_launch_options(given), root)
     with interruptible():
+        if not company.leads:
+            return _serve(request, company)
+        if not request.dry_run:
+            check_writable(root)
+        prepared = _prepare(request, company)
+        if request.dry_run:
+            _dry_run(prepared)
+            return ExitCode.FINE
         end, folder = _measure(prepared, root)
     return _report(prepared, end, folder)
 
@@ -94,27 +104,44 @@ class _Prepared:
     plan: SweepPlan
     run: Run
     slots: Slots
+    """Of all stations together."""
     topology: Topology
     fabric: Fabric | None
     plant: Plant | None
     library: LibraryVersion | None
     """The NCCL library that will be loaded, as its file says."""
-    warnings: Sequence[str] = ()
-    """What is wrong with the variables that are set."""
+    company: Company
+    loop: asyncio.AbstractEventLoop
+    guests: Sequence[Guest] = ()
+    """The stations that take part, this process's own first."""
+    reception: Reception | None = None
+    remarks: Sequence[str] = ()
+    """Who is missing or left out; what is wrong with the variables that are set."""
 
     def tell(self, text: str) -> None:
         """Prints for people: on stderr where stdout is for JSON."""
         say(text, err=self.request.as_json)
 
 
-def _prepare(request: SweepRequest) -> _Prepared:
-    refuse_launcher(os.environ)
+def _prepare(request: SweepRequest, company: Company) -> _Prepared:
     plant = parse_plant(request.plant) if request.plant else None
     cluster = cluster_name(request.cluster, os.environ)
     fabric = read_fabric(Path(request.simulate)) if request.simulate else None
     library = find_library(request.suite)
-    slots, topology = _simulated_place(fabric) if fabric else _place(request)
-    refuse_without_nccl(request.suite, slots)
+    loop = asyncio.new_event_loop()
+    guests: Sequence[Guest] = ()
+    reception, remarks = None, []
+    if fabric is not None:
+        slots, topology = _simulated_place(fabric)
+    else:
+        slots, topology = _place(request, company)
+        refuse_without_nccl(request.suite, slots)
+        own = presence_of(company, slots, topology.nodes[0], read_environment(os.environ), library)
+        guests = [Guest(own, LOOPBACK)]
+        if not company.alone and not request.dry_run:
+            met = meet(loop, company, own)
+            guests, reception, topology = met.guests, met.reception, met.topology
+            slots, remarks = total_slots(met.guests), met.remarks
     suite = resolve(request.suite, gpu=bool(slots.gpus))
     seed = suite.seed or secrets.randbelow(2**31 - 1) + 1
     on_nccl = slots.backend == "nccl"
@@ -124,10 +151,11 @@ def _prepare(request: SweepRequest) -> _Prepared:
         backend=slots.backend,
         world_size=slots.world_size,
         seed=seed,
-        nodes=slots.hosts,
+        nodes=slots.hosts if slots.fake_hosts else len({p.node for p in topology.ranks}),
         emulated=bool(slots.fake_hosts),
         refusal=place.refusal if on_nccl else None,
     )
+    warnings = warnings_of(suite, library, os.environ) if on_nccl else ()
     return _Prepared(
         request=request,
         suite=suite,
@@ -138,23 +166,52 @@ def _prepare(request: SweepRequest) -> _Prepared:
         fabric=fabric,
         plant=plant,
         library=library if on_nccl else None,
-        warnings=warnings_of(suite, library, os.environ) if on_nccl else (),
+        company=company,
+        loop=loop,
+        guests=guests,
+        reception=reception,
+        remarks=(*remarks, *warnings),
     )
 
 
-def _place(request: SweepRequest) -> tuple[Slots, Topology]:
-    """Looks at the machine and decides what runs on it."""
+def _serve(request: SweepRequest, company: Company) -> int:
+    """Serves node 0, if it measures anything."""
+    if request.dry_run or request.simulate:
+        return ExitCode.FINE
+    library = find_library(request.suite)
+    slots, topology = _place(request, company)
+    suite = resolve(request.suite, gpu=bool(slots.gpus))
+    own = presence_of(company, slots, topology.nodes[0], read_environment(os.environ), library)
+    return serve(
+        company,
+        own,
+        via=suite.via,
+        swept=suite.swept,
+        init_deadline_s=suite.policy.init_deadline_s,
+    )
+
+
+def _place(request: SweepRequest, company: Company) -> tuple[Slots, Topology]:
+    """Looks at the machine and decides what of it runs under this process."""
     survey = survey_gpus()
-    place = request.suite.run
+    place, launch = request.suite.run, company.launch
     wanted = Wanted(
         backend=place.backend,
         ranks=None if place.ranks == AUTO else int(place.ranks),
         gpus=None if place.gpus == AUTO else int(place.gpus),
         expect_gpus=request.expect_gpus,
         fake_hosts=place.fake_hosts or None,
+        default_ranks=DEFAULT_CPU_RANKS if company.alone else 1,
     )
-    slots = choose_slots(wanted, survey, os.environ, usable_cores(), numa_cores())
-    name = socket.gethostname()
+    slots = choose_slots(
+        wanted,
+        survey,
+        os.environ,
+        own_cores(launch, usable_cores(), os.cpu_count() or 1),
+        numa_cores(),
+        lambda visible: own_gpus(launch, visible),
+    )
+    name = launch.node_name
     node = read_node(name, gpus=survey.gpus, gpu_links=survey.links, nics=read_nics())
     return slots, Topology(nodes=[node], ranks=slots.places(name))
 
@@ -200,7 +257,7 @@ def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
     plan = prepared.plan
     prepared.tell(heading(run, prepared.topology))
     prepared.tell(plan_line(plan, run_id))
-    for text in (*refused_lines(plan), *plan.collapsed, *prepared.warnings):
+    for text in (*refused_lines(plan), *plan.collapsed, *prepared.remarks):
         prepared.tell(f"  {text}")
 
 
@@ -214,6 +271,9 @@ def _dry_run(prepared: _Prepared) -> None:
 def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
     writer = RunWriter.create(root, prepared.run, prepared.topology)
     watch = HardwareWatch([gpu.index for gpu in prepared.slots.gpus])
+    if prepared.reception is not None:
+        for guest in prepared.guests[1:]:
+            prepared.reception.admit(guest, str(writer.logs.absolute()), prepared.run.run_id)
     executor = _executor(prepared, writer.logs, watch)
     with closed_after(watch), closed_after(executor):
         try:
@@ -243,16 +303,15 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
         return SimulatedEngine(prepared.fabric, prepared.suite.policy)
     suite = prepared.suite
     return ClusterEngine(
-        loop=asyncio.new_event_loop(),
+        loop=prepared.loop,
         topology=prepared.topology,
-        guests=[Guest(_presence(prepared), LOOPBACK)],
-        reception=None,
+        guests=prepared.guests,
+        reception=prepared.reception,
         plan=GroupPlan(
             backend=prepared.slots.backend,
             library=suite.nccl,
             plant=prepared.plant,
             quiet=quiet_variables(os.environ) if suite.policy.proof else {},
-            everywhere={},
             init_deadline_s=suite.policy.init_deadline_s,
         ),
         via=suite.via,
@@ -260,29 +319,8 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
         policy=suite.policy,
         logs=LogPlace(logs),
         environ=os.environ,
+        own_variables=prepared.company.own_variables(),
         watch=watch,
-    )
-
-
-def _presence(prepared: _Prepared) -> Presence:
-    environment = prepared.run.environment
-    slots = prepared.slots
-    return Presence(
-        process=0,
-        processes=1,
-        local_process=0,
-        node=prepared.topology.nodes[0].name,
-        slots=slots,
-        hardware=prepared.topology.nodes[0],
-        versions=Versions(
-            collbench=environment.collbench,
-            torch=environment.torch,
-            nccl=prepared.library.version if prepared.library else None,
-            driver=environment.driver,
-            backend=slots.backend,
-            gpus=", ".join(gpu.name for gpu in slots.gpus),
-        ),
-        pid=os.getpid(),
     )
 
 

@@ -37,6 +37,7 @@ class ClusterEngine:
         policy: deadlines; the rest is passed on to the workers.
         logs: where this station's output goes.
         environ: this process's environment.
+        own_variables: of every worker of this station.
         watch: hardware counters of this machine.
     """
 
@@ -53,6 +54,7 @@ class ClusterEngine:
         policy: Policy,
         logs: LogPlace,
         environ: Mapping[str, str],
+        own_variables: Mapping[str, str],
         watch: HardwareWatch,
     ) -> None:
         self._loop, self._reception = loop, reception
@@ -73,6 +75,7 @@ class ClusterEngine:
             self._station = Station(
                 via=via,
                 environ=environ,
+                own_variables=own_variables,
                 logs=logs,
                 watch=watch,
                 init_deadline_s=policy.init_deadline_s,

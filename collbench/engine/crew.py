@@ -56,8 +56,6 @@ class GroupPlan:
     plant: Plant | None
     quiet: dict[str, str]
     """Variables of workers whose time is taken without NCCL's log."""
-    everywhere: dict[str, str]
-    """Variables of every worker: interfaces."""
     init_deadline_s: float
 
 
@@ -197,8 +195,7 @@ class Crew:
     def _order(self, seat: Seat, needs: Needs) -> SeatOrder:
         berth = seat.berth
         logged = seat.kind is Kind.LOGGED
-        variables: dict[str, str | None] = {**self._plan.everywhere}
-        variables |= {} if logged else self._plan.quiet
+        variables: dict[str, str | None] = {} if logged else {**self._plan.quiet}
         variables |= dict((*needs.worker, *needs.communicator))
         if berth.fake_host is not None:
             variables["NCCL_HOSTID"] = berth.fake_host

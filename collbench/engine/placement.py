@@ -6,7 +6,7 @@ GPU that is promised, or on PCI, and cannot be used is an error that names it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from collbench.errors import NothingMeasured, UsageError
@@ -24,13 +24,6 @@ _PROMISING_LISTS = (
 _NO_LIST = ("", "-1", "void", "none", "NoDevFiles")
 _PROMISING_COUNTS = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS")
 _NO_COUNT = ("", "0")
-_LAUNCHERS = (
-    ("WORLD_SIZE", "RANK", "torchrun"),
-    # SLURM_NTASKS stands in a batch script too, where one process runs; this is the step's own.
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"),
-    ("PMI_SIZE", "PMI_RANK", "mpirun"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,23 +84,10 @@ class Wanted:
     ranks: int | None = None
     gpus: int | None = None
     expect_gpus: int | None = None
+    default_ranks: int = DEFAULT_CPU_RANKS
+    """On a CPU, where nobody says."""
     fake_hosts: int | None = None
     """So many hosts emulated here."""
-
-
-def refuse_launcher(environ: Mapping[str, str]) -> None:
-    """Refuses to be one of several processes that a launcher started.
-
-    Raises:
-        UsageError: it is; each would measure by itself and disturb the others.
-    """
-    for size, rank, launcher in _LAUNCHERS:
-        count = environ.get(size, "")
-        if rank in environ and count.isdigit() and int(count) > 1:
-            raise UsageError(
-                f"started as {count} processes by {launcher} ({size}={count}): several processes"
-                " are not supported in this version; start one process on one node"
-            )
 
 
 def choose_slots(
@@ -116,6 +96,7 @@ def choose_slots(
     environ: Mapping[str, str],
     cores: frozenset[int],
     numa: Mapping[int, frozenset[int]],
+    own: Callable[[tuple[Gpu, ...]], tuple[Gpu, ...]] = tuple,
 ) -> Slots:
     """Returns what runs here.
 
@@ -125,13 +106,14 @@ def choose_slots(
         environ: this process's variables: promises of a launcher, CUDA_VISIBLE_DEVICES.
         cores: that this process may use.
         numa: cores of each NUMA node.
+        own: takes this process's share of the GPUs that it sees.
 
     Raises:
         UsageError: more than there is, or a back end without its hardware, was asked for.
         NothingMeasured: a GPU that is promised or present cannot be used.
     """
     _refuse_impossible(wanted)
-    usable = visible_gpus(survey.gpus, environ)
+    usable = own(visible_gpus(survey.gpus, environ))
     if wanted.expect_gpus is not None and len(usable) != wanted.expect_gpus:
         raise NothingMeasured(
             f"--expect-gpus {wanted.expect_gpus}, but {len(usable)} can be used:"
@@ -222,7 +204,7 @@ def _on_cpu(wanted: Wanted, cores: frozenset[int], *, has_gpus: bool) -> Slots:
             f"--fake-hosts {wanted.fake_hosts} works through NCCL_HOSTID, which Gloo does not know;"
             " it needs an NVIDIA GPU"
         )
-    ranks = wanted.ranks or DEFAULT_CPU_RANKS
+    ranks = wanted.ranks or wanted.default_ranks
     what = "GPUs NOT USED, as asked" if has_gpus else "NO GPU"
     return Slots(
         backend="gloo",

@@ -14,6 +14,7 @@ import msgspec
 from collbench.engine.link import Link, LinkLost, Refused, accept
 from collbench.engine.orders import Alive, Finish, Order, Report
 from collbench.engine.placement import Slots
+from collbench.errors import UsageError
 from collbench.model import Node, Record
 
 HEARTBEAT_S = 2.0
@@ -98,6 +99,8 @@ class Reception:
     """By the number of their process."""
     turned_away: list[str] = field(default_factory=list)
     """What came and does not belong here, in words."""
+    clash: str | None = None
+    """Two stations that say they are the same, in words."""
 
     def __post_init__(self) -> None:
         self.guests[self.own.process] = Guest(self.own, self.address)
@@ -135,7 +138,8 @@ class Reception:
         guest = Guest(presence, link.peer, link)
         clash = self._clash(presence)
         if clash is not None:
-            self.turned_away.append(clash)
+            self.clash = clash
+            self._news.set()
             link.send(NotAdmitted(why=clash, failed=True))
             await link.drain()
             link.close()
@@ -161,6 +165,8 @@ class Reception:
         end_s, told_s = time.monotonic() + wait_s, time.monotonic()
         expected = self.own.processes
         while len(self.guests) < expected and (left_s := end_s - time.monotonic()) > 0:
+            if self.clash is not None:
+                raise UsageError(self.clash)
             self._news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), min(left_s, 1.0))

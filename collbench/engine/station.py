@@ -72,6 +72,8 @@ class Station:
     Args:
         via: through what workers communicate: ``torch`` or ``native``.
         environ: this process's environment.
+        own_variables: of every worker here, under those of its order: interfaces have other names
+            on other nodes.
         logs: where output goes.
         watch: hardware counters of this machine.
         init_deadline_s: for a zygote's imports.
@@ -83,12 +85,14 @@ class Station:
         *,
         via: str,
         environ: Mapping[str, str],
+        own_variables: Mapping[str, str],
         logs: LogPlace,
         watch: HardwareWatch,
         init_deadline_s: float,
         report: Callable[[Report], None],
     ) -> None:
         self._via, self._environ, self._logs = via, environ, logs
+        self._own_variables = own_variables
         self._watch, self._init_deadline_s = watch, init_deadline_s
         self._report = report
         self._held: dict[int, _Held] = {}
@@ -170,7 +174,7 @@ class Station:
         return self._zygote
 
     def _forked(self, zygote: Zygote, seat: SeatOrder) -> WorkerProcess:
-        variables = dict(seat.variables)
+        variables: dict[str, str | None] = {**self._own_variables, **seat.variables}
         if seat.logged:
             file = self._logs.nccl_file(seat.seat, seat.rank)
             variables |= {**LOG_VARIABLES, "NCCL_DEBUG_FILE": file}

@@ -46,10 +46,8 @@ def parse_rendezvous(text: str) -> tuple[str, int] | Path:
     if colon and bare_host and port.isdecimal() and 1 <= int(port) <= 65535:
         if ":" not in bare_host or bracketed:
             return bare_host, int(port)
-        raise UsageError(
-            f"--rendezvous '{text}' does not say where the address ends; write [{host}]:{port}"
-        )
+        raise UsageError(f"'{text}' does not say where the address ends; write [{host}]:{port}")
     raise UsageError(
-        f"--rendezvous '{text}' is no place to meet; write HOST:PORT with a port from 1 to 65535,"
+        f"'{text}' is no place to meet; write HOST:PORT with a port from 1 to 65535,"
         " for instance node0:29400, or file:PATH on a folder that all nodes share"
     )

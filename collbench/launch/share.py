@@ -54,3 +54,12 @@ def core_warning(launch: Launch, cores: int, ranks: int) -> str | None:
         f"fewer than {LEAST_CORES} cores a rank: {cores} for {ranks}; times of small messages will"
         f" be worse than they need to be; {remedy}"
     )
+
+
+def own_cores(launch: Launch, usable: frozenset[int], of_machine: int) -> frozenset[int]:
+    """Returns the cores of this process: an equal share where the launcher has not divided them."""
+    if len(usable) < of_machine or launch.local_processes == 1:
+        return usable
+    share = own_core_count(launch, len(usable), of_machine)
+    first = launch.local_process * share
+    return frozenset(sorted(usable)[first : first + share]) or usable

@@ -26,17 +26,23 @@ def _hardware(run: Run, topology: Topology) -> str:
         return run.note
     if run.simulated:
         return f"{run.world_size} ranks"
-    parts = []
+    names: Counter[str] = Counter()
+    kinds: set[str] = set()
+    rails: set[int] = set()
+    holders = {place.node for place in topology.ranks}
     for node in topology.nodes:
         used = {place.gpu for place in topology.ranks if place.node == node.name}
-        names = Counter(gpu.name for gpu in node.gpus if gpu.index in used)
-        parts += [f"{count} x {name}" for name, count in names.items()]
-        kinds = sorted({link.kind for link in node.gpu_links if {link.a, link.b} <= used})
-        rails = [nic for nic in node.nics if nic.kind != "ethernet"]
-        network = f"{len(rails)} IB or RoCE devices" if rails else "no IB device"
-        if names:
-            parts[-1] += f" on 1 node ({', '.join([*kinds, network])})"
-    return "; ".join(parts) or f"{run.world_size} ranks on CPUs"
+        names.update(gpu.name for gpu in node.gpus if gpu.index in used)
+        kinds |= {link.kind for link in node.gpu_links if {link.a, link.b} <= used}
+        if node.name in holders:
+            rails.add(sum(nic.kind != "ethernet" for nic in node.nics))
+    if not names:
+        return f"{run.world_size} ranks on CPUs"
+    counts = " or ".join(str(count) for count in sorted(rails))
+    network = "no IB device" if rails <= {0} else f"{counts} IB or RoCE devices a node"
+    models = ", ".join(f"{count} x {name}" for name, count in names.items())
+    where = f"{len(holders)} node{'s' * (len(holders) > 1)}"
+    return f"{models} on {where} ({', '.join([*sorted(kinds), network])})"
 
 
 def _software(run: Run) -> str:

@@ -124,7 +124,7 @@ def test_an_error_of_our_own_says_so_and_then_where(run, command):
             ["swep"],
             (
                 "unknown command 'swep'; did you mean 'sweep'? allowed: sweep, show, plot, runs,"
-                " sbatch"
+                " sbatch, placement"
             ),
         ),
         (["zzz"], "unknown command 'zzz'; allowed: sweep, show, plot, runs, sbatch, placement"),

@@ -1,0 +1,260 @@
+"""Node 0 holds the meeting: waits for the stations, leaves out those that do not belong."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from collbench.engine.placement import Slots
+from collbench.engine.reception import Guest, Presence, Reception, Versions
+from collbench.errors import NothingMeasured, UsageError
+from collbench.launch.detect import Launch
+from collbench.launch.hostlist import expand_hostlist
+from collbench.launch.interface import address_of
+from collbench.launch.meeting import Meeting, MeetingKind
+from collbench.launch.options import LaunchOptions
+from collbench.launch.rendezvous import Announcement, publish
+from collbench.model import Node, NodeState, RankPlace, Topology
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Met:
+    """Who takes part."""
+
+    reception: Reception
+    guests: list[Guest]
+    """In the order of their ranks, node 0's process first."""
+    topology: Topology
+    remarks: list[str]
+    """What a person should know: who is missing, who was left out and why."""
+    announcement: Announcement | None
+    """To be withdrawn at the end."""
+
+
+def hold_meeting(
+    loop: asyncio.AbstractEventLoop,
+    own: Presence,
+    launch: Launch,
+    meeting: Meeting,
+    options: LaunchOptions,
+    secret: bytes,
+    token: str,
+) -> Met:
+    """Returns who takes part, once everybody has come or the time is over.
+
+    Raises:
+        NothingMeasured: too few have come, or node 0 itself does not belong to the others.
+        UsageError: two are on one GPU, or it cannot listen where it should.
+    """
+    address = _own_address(meeting, options)
+    reception = Reception(secret, own, address)
+    port = loop.run_until_complete(_listening(reception, address, meeting))
+    announcement = None
+    if meeting.kind is not MeetingKind.ADDRESS:
+        announcement = Announcement(host=address, port=port, token=token)
+        publish(meeting, announcement)
+    guests = loop.run_until_complete(reception.gathered(options.wait_s))
+    remarks = [f"turned away: {text}" for text in reception.turned_away]
+    absent = _absent(guests, launch)
+    left_out: list[tuple[Guest, str]] = []
+    for guest in list(guests):
+        why = _left_out(guest, options)
+        if why is not None:
+            left_out.append((guest, why))
+    staying = [guest for guest in guests if guest not in [g for g, _ in left_out]]
+    left_out += _different(staying, own, strict=options.strict)
+    out = [guest for guest, _ in left_out]
+    staying = sorted((g for g in guests if g not in out), key=_order(guests))
+    if absent:
+        remarks.append(f"absent: {_listed(absent)}")
+    remarks += [f"excluded: {guest.presence.node} ({why})" for guest, why in left_out]
+    _refuse_too_few(staying, absent, options, own)
+    _refuse_shared_gpus(staying)
+    for guest, why in left_out:
+        reception.turn_away(guest, f"this node takes no part: {why}", failed=False)
+    return Met(
+        reception=reception,
+        guests=staying,
+        topology=_topology(staying, out, absent),
+        remarks=remarks,
+        announcement=announcement,
+    )
+
+
+async def _listening(reception: Reception, address: str, meeting: Meeting) -> int:
+    ports = meeting.ports if meeting.kind is MeetingKind.ADDRESS else (0,)
+    try:
+        return await reception.open(address, ports)
+    except OSError as problem:
+        where = ", ".join(str(port) for port in ports)
+        raise UsageError(
+            f"node 0 cannot listen at {address}, port {where}: {problem.strerror}; give"
+            " --rendezvous HOST:PORT with an address of this node and a free port"
+        ) from None
+
+
+def _own_address(meeting: Meeting, options: LaunchOptions) -> str:
+    """Returns the address to listen at: of the interface given, or where the others look."""
+    if options.interface is not None or meeting.kind is not MeetingKind.ADDRESS:
+        return address_of(options.interface, None)
+    assert meeting.host is not None
+    found = socket.getaddrinfo(meeting.host, None, type=socket.SOCK_STREAM)
+    return str(found[0][4][0])
+
+
+def _absent(guests: Sequence[Guest], launch: Launch) -> list[str]:
+    """Returns the processes that have not come, by their node's name where it is known."""
+    here = {guest.presence.process for guest in guests}
+    missing = [process for process in range(launch.processes) if process not in here]
+    names: list[str] = []
+    listed = launch.variables.get("SLURM_STEP_NODELIST")
+    if listed and launch.local_processes == 1:
+        names = expand_hostlist(listed)
+    return [names[p] if p < len(names) else f"process {p}" for p in missing]
+
+
+def _left_out(guest: Guest, options: LaunchOptions) -> str | None:
+    if guest.presence.node in options.exclude:
+        return "--exclude"
+    return None
+
+
+def _different(guests: Sequence[Guest], own: Presence, *, strict: bool) -> list[tuple[Guest, str]]:
+    """Returns the stations that differ from most others, and in what."""
+    counts = Counter(guest.presence.versions for guest in guests)
+    if len(counts) < 2:
+        return []
+    most, _ = max(counts.items(), key=lambda item: (item[1], item[0] == own.versions))
+    found = [
+        (guest, _difference(guest.presence.versions, most))
+        for guest in guests
+        if guest.presence.versions != most
+    ]
+    lines = "; ".join(f"{guest.presence.node}: {why}" for guest, why in found[:_SHOWN])
+    if strict:
+        raise NothingMeasured(f"--strict, and nodes differ: {lines}")
+    if own.versions != most:
+        raise NothingMeasured(
+            f"node 0 differs from most nodes ({_difference(own.versions, most)}); start it on"
+            " another node, or make them equal"
+        )
+    return found
+
+
+def _difference(mine: Versions, theirs: Versions) -> str:
+    pairs = zip(msgspec.structs.asdict(mine).items(), msgspec.structs.astuple(theirs), strict=True)
+    return ", ".join(f"{name} {a} against {b}" for (name, a), b in pairs if a != b)
+
+
+def _order(guests: Sequence[Guest]) -> Callable[[Guest], tuple[int, int]]:
+    """Returns the key by which stations stand: nodes as their first process, then local ones."""
+    first: dict[str, int] = {}
+    for guest in sorted(guests, key=lambda g: g.presence.process):
+        first.setdefault(guest.presence.node, guest.presence.process)
+    return lambda guest: (first[guest.presence.node], guest.presence.local_process)
+
+
+def _refuse_too_few(
+    staying: Sequence[Guest], absent: Sequence[str], options: LaunchOptions, own: Presence
+) -> None:
+    nodes = {guest.presence.node for guest in staying}
+    if own.node not in nodes:
+        raise UsageError(f"--exclude names {own.node}, which is node 0; start it elsewhere")
+    if options.min_nodes is not None:
+        if len(nodes) >= options.min_nodes:
+            return
+        raise NothingMeasured(
+            f"{len(nodes)} nodes are here, --min-nodes asks for {options.min_nodes}; absent:"
+            f" {_listed(absent) or 'none'}"
+        )
+    if absent:
+        raise NothingMeasured(
+            f"{len(absent)} of {own.processes} did not come within {options.wait_s:.0f} s:"
+            f" {_listed(absent)}; look at their output, wait longer (--wait), or begin without"
+            " them (--min-nodes)"
+        )
+
+
+def _refuse_shared_gpus(guests: Sequence[Guest]) -> None:
+    """Two ranks on one GPU take turns: their figures would mean nothing."""
+    owners: dict[str, str] = {}
+    for guest in guests:
+        presence = guest.presence
+        if presence.slots.fake_hosts:
+            continue
+        for gpu in presence.slots.gpus:
+            who = f"process {presence.process} on {presence.node}"
+            other = owners.setdefault(gpu.uuid, who)
+            if other != who:
+                raise UsageError(
+                    f"{who} and {other} have the same GPU ({gpu.uuid}); let the launcher divide"
+                    " them (srun --gpus-per-task=1), or start one process a node"
+                )
+
+
+def _topology(
+    staying: Sequence[Guest], left_out: Sequence[Guest], absent: Sequence[str]
+) -> Topology:
+    nodes: dict[str, Node] = {}
+    ranks: list[RankPlace] = []
+    local: Counter[str] = Counter()
+    for guest in staying:
+        name = guest.presence.node
+        nodes.setdefault(name, msgspec.structs.replace(guest.presence.hardware, name=name))
+        for place in guest.presence.slots.places(name):
+            ranks.append(msgspec.structs.replace(place, rank=len(ranks), local_rank=local[name]))
+            local[name] += 1
+    for guest in left_out:
+        name = guest.presence.node
+        hardware = msgspec.structs.replace(
+            guest.presence.hardware, name=name, state=NodeState.EXCLUDED
+        )
+        nodes.setdefault(name, hardware)
+    for name in absent:
+        nodes.setdefault(
+            name,
+            Node(
+                name=name,
+                state=NodeState.ABSENT,
+                cpu_model="",
+                cpus=0,
+                numa_nodes=0,
+                memory_bytes=0,
+            ),
+        )
+    return Topology(nodes=list(nodes.values()), ranks=ranks)
+
+
+def total_slots(guests: Sequence[Guest]) -> Slots:
+    """Returns what all stations offer together."""
+    offers = [guest.presence.slots for guest in guests]
+    first = offers[0]
+    return Slots(
+        backend=first.backend,
+        world_size=sum(offer.world_size for offer in offers),
+        gpus=tuple(gpu for offer in offers for gpu in offer.gpus),
+        cpusets=tuple(c for offer in offers for c in offer.cpusets or ("",) * offer.world_size),
+        note=_note(first, guests),
+        fake_hosts=tuple(host for offer in offers for host in offer.fake_hosts),
+    )
+
+
+def _note(first: Slots, guests: Sequence[Guest]) -> str | None:
+    nodes = len({guest.presence.node for guest in guests})
+    if first.backend != "gloo" or nodes == 1:
+        return first.note
+    ranks = sum(guest.presence.slots.world_size for guest in guests)
+    what = (first.note or "NO GPU").partition(":")[0]
+    return f"{what}: CPUs over Gloo, {ranks} ranks on {nodes} nodes"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
