@@ -34,6 +34,7 @@ _TWO_MODES_APART = 3.0
 _MODES_DIFFER = 1.2
 _REPEATS_TO_COMPARE = 5
 _SHOWN = 3
+_BAD = (Status.DATA_WRONG, Status.NODE_LOST, Status.HUNG, Status.CRASHED, Status.FAILED)
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def describe(trial: Trial) -> str:
 
 
 def _faults(sweep: _Sweep) -> Iterator[Finding]:
-    for status in (Status.DATA_WRONG, Status.HUNG, Status.CRASHED, Status.FAILED):
+    for status in _BAD:
         trials = [trial for trial in sweep.trials if trial.status is status]
         for trial in trials[:_SHOWN]:
             yield _fault(trial)

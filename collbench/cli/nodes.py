@@ -13,10 +13,10 @@ from pathlib import Path
 
 from collbench.engine.agent import Agent
 from collbench.engine.logs import LogPlace
-from collbench.engine.meet import Met, hold_meeting
-from collbench.engine.orders import Report
+from collbench.engine.meet import Met, hold_meeting, own_address
+from collbench.engine.orders import Finish, Report
 from collbench.engine.placement import Slots
-from collbench.engine.reception import Presence, Versions
+from collbench.engine.reception import Presence, Reception, Versions
 from collbench.engine.station import Station
 from collbench.errors import ExitCode, NothingMeasured
 from collbench.launch.detect import Launch, detect
@@ -98,26 +98,47 @@ def presence_of(
     )
 
 
-def meet(loop: asyncio.AbstractEventLoop, company: Company, own: Presence) -> Met:
-    """Node 0 holds the meeting. See ``hold_meeting``."""
-    token = new_token()
-    secret = run_secret(
-        os.environ,
-        company.options,
-        company.meeting,
-        company.results,
-        launch=company.launch,
-        token=token,
-    )
-    try:
-        met = hold_meeting(
-            loop, own, company.launch, company.meeting, company.options, secret, token
+class Gathering:
+    """Node 0's event loop, and in it the meeting with the other processes, if there are any.
+
+    An executor takes both over and closes them; ``close`` does it where none came to be, so that
+    nobody waits for a run that does not begin.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.reception: Reception | None = None
+
+    def meet(self, company: Company, own: Presence) -> Met:
+        """Holds the meeting. See ``hold_meeting``."""
+        token = new_token()
+        secret = run_secret(
+            os.environ,
+            company.options,
+            company.meeting,
+            company.results,
+            launch=company.launch,
+            token=token,
         )
-    finally:
-        forget_secret(company.launch, company.results)
-    if met.announcement is not None:
-        withdraw(company.meeting, met.announcement)
-    return met
+        self.reception = Reception(secret, own, own_address(company.meeting, company.options))
+        try:
+            met = hold_meeting(
+                self.loop, self.reception, company.launch, company.meeting, company.options, token
+            )
+        finally:
+            forget_secret(company.launch, company.results)
+        if met.announcement is not None:
+            withdraw(company.meeting, met.announcement)
+        return met
+
+    def close(self) -> None:
+        """Lets everybody go; may be called twice."""
+        if self.loop.is_closed():
+            return
+        if self.reception is not None:
+            self.reception.dismiss("node 0 has ended before the run began")
+            self.loop.run_until_complete(self.reception.close(Finish()))
+        self.loop.close()
 
 
 def serve(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import sys
@@ -19,7 +18,7 @@ import msgspec
 from collbench.analyze.findings import sweep_findings
 from collbench.cli.launch_options import launch_options, read_launch_options
 from collbench.cli.library import find_library, nccl_place, refuse_without_nccl, warnings_of
-from collbench.cli.nodes import Company, look_for_company, meet, presence_of, serve
+from collbench.cli.nodes import Company, Gathering, look_for_company, presence_of, serve
 from collbench.cli.output import print_results, say
 from collbench.cli.sweep_options import SweepRequest, build_request, sweep_options
 from collbench.engine.cluster import ClusterEngine
@@ -28,7 +27,7 @@ from collbench.engine.logs import LogPlace
 from collbench.engine.meet import total_slots
 from collbench.engine.placement import DEFAULT_CPU_RANKS, Slots, Wanted, choose_slots
 from collbench.engine.protocol import Executor
-from collbench.engine.reception import Guest, Reception
+from collbench.engine.reception import Guest
 from collbench.engine.simulated import Fabric, SimulatedEngine, read_fabric
 from collbench.errors import ExitCode
 from collbench.launch.share import own_cores, own_gpus
@@ -87,11 +86,12 @@ def sweep(**given: Any) -> int:
             return _serve(request, company)
         if not request.dry_run:
             check_writable(root)
-        prepared = _prepare(request, company)
-        if request.dry_run:
-            _dry_run(prepared)
-            return ExitCode.FINE
-        end, folder = _measure(prepared, root)
+        with closed_after(Gathering()) as gathering:
+            prepared = _prepare(request, company, gathering)
+            if request.dry_run:
+                _dry_run(prepared)
+                return ExitCode.FINE
+            end, folder = _measure(prepared, root)
     return _report(prepared, end, folder)
 
 
@@ -111,10 +111,9 @@ class _Prepared:
     library: LibraryVersion | None
     """The NCCL library that will be loaded, as its file says."""
     company: Company
-    loop: asyncio.AbstractEventLoop
+    gathering: Gathering
     guests: Sequence[Guest] = ()
     """The stations that take part, this process's own first."""
-    reception: Reception | None = None
     remarks: Sequence[str] = ()
     """Who is missing or left out; what is wrong with the variables that are set."""
 
@@ -123,14 +122,13 @@ class _Prepared:
         say(text, err=self.request.as_json)
 
 
-def _prepare(request: SweepRequest, company: Company) -> _Prepared:
+def _prepare(request: SweepRequest, company: Company, gathering: Gathering) -> _Prepared:
     plant = parse_plant(request.plant) if request.plant else None
     cluster = cluster_name(request.cluster, os.environ)
     fabric = read_fabric(Path(request.simulate)) if request.simulate else None
     library = find_library(request.suite)
-    loop = asyncio.new_event_loop()
     guests: Sequence[Guest] = ()
-    reception, remarks = None, []
+    remarks: Sequence[str] = ()
     if fabric is not None:
         slots, topology = _simulated_place(fabric)
     else:
@@ -139,9 +137,9 @@ def _prepare(request: SweepRequest, company: Company) -> _Prepared:
         own = presence_of(company, slots, topology.nodes[0], read_environment(os.environ), library)
         guests = [Guest(own, LOOPBACK)]
         if not company.alone and not request.dry_run:
-            met = meet(loop, company, own)
-            guests, reception, topology = met.guests, met.reception, met.topology
-            slots, remarks = total_slots(met.guests), met.remarks
+            met = gathering.meet(company, own)
+            guests, topology, remarks = met.guests, met.topology, met.remarks
+            slots = total_slots(met.guests)
     suite = resolve(request.suite, gpu=bool(slots.gpus))
     seed = suite.seed or secrets.randbelow(2**31 - 1) + 1
     on_nccl = slots.backend == "nccl"
@@ -167,9 +165,8 @@ def _prepare(request: SweepRequest, company: Company) -> _Prepared:
         plant=plant,
         library=library if on_nccl else None,
         company=company,
-        loop=loop,
+        gathering=gathering,
         guests=guests,
-        reception=reception,
         remarks=(*remarks, *warnings),
     )
 
@@ -271,9 +268,10 @@ def _dry_run(prepared: _Prepared) -> None:
 def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
     writer = RunWriter.create(root, prepared.run, prepared.topology)
     watch = HardwareWatch([gpu.index for gpu in prepared.slots.gpus])
-    if prepared.reception is not None:
+    reception = prepared.gathering.reception
+    if reception is not None:
         for guest in prepared.guests[1:]:
-            prepared.reception.admit(guest, str(writer.logs.absolute()), prepared.run.run_id)
+            reception.admit(guest, str(writer.logs.absolute()), prepared.run.run_id)
     executor = _executor(prepared, writer.logs, watch)
     with closed_after(watch), closed_after(executor):
         try:
@@ -281,6 +279,8 @@ def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
             run = _with_versions(writer.run, executor, prepared.library)
             writer.update(run, prepared.topology)
             _tell_plan(prepared, run, run.run_id)
+            if slow := executor.facts().slowest_import:
+                prepared.tell(f"  {slow}")
             prepared.tell("")
         except BaseException:
             writer.discard()  # nothing was measured yet
@@ -303,10 +303,10 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
         return SimulatedEngine(prepared.fabric, prepared.suite.policy)
     suite = prepared.suite
     return ClusterEngine(
-        loop=prepared.loop,
+        loop=prepared.gathering.loop,
         topology=prepared.topology,
         guests=prepared.guests,
-        reception=prepared.reception,
+        reception=prepared.gathering.reception,
         plan=GroupPlan(
             backend=prepared.slots.backend,
             library=suite.nccl,

@@ -94,7 +94,11 @@ class ClusterEngine:
         return lambda report: self._crew.report(post, report)
 
     def _loser(self, post: Post) -> Callable[[str], None]:
-        return lambda why: self._crew.lose(post, why)
+        def lose(why: str) -> None:
+            self._crew.lose(post, why)
+            self._controller.lose(post.node)
+
+        return lose
 
     def _await(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)

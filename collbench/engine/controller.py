@@ -27,6 +27,7 @@ from collbench.engine.wire import Connect, Connected, Done, Joined, Measure, Pro
 from collbench.errors import NothingMeasured
 from collbench.model import (
     Case,
+    NodeState,
     Policy,
     RankProof,
     Reason,
@@ -195,7 +196,11 @@ class Controller:
         if (kind, needs) in state.given_up:
             return state.given_up[kind, needs]
         seats = await self._crew.seated(state.ranks, kind, state.repeat, needs)
-        self._count(workers=self._crew.forked, zygotes=self._crew.zygotes)
+        self._count(
+            workers=self._crew.forked,
+            zygotes=self._crew.zygotes,
+            slowest_import=self._crew.slowest_import(),
+        )
         if isinstance(seats, Fault):
             return seats
         formed = state.formed.get(kind)
@@ -295,6 +300,15 @@ class Controller:
                 f"{pids} lives on {KILL_WAIT_S:.0f} s after SIGKILL: the node is unkillable;"
                 " look at dmesg, reset the GPU or restart the node"
             )
+
+    def lose(self, node: str) -> None:
+        """A node can no longer be reached: the topology says so."""
+        topology = self.facts.topology
+        nodes = [
+            msgspec.structs.replace(known, state=NodeState.LOST) if known.name == node else known
+            for known in topology.nodes
+        ]
+        self._count(topology=msgspec.structs.replace(topology, nodes=nodes))
 
     def _count(self, **facts: object) -> None:
         self.facts = msgspec.structs.replace(self.facts, **facts)

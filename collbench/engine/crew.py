@@ -44,6 +44,7 @@ T = TypeVar("T")
 _OrderFor = Callable[[list[int]], Order]
 _LOOK_WAIT_S = 3.0
 _DISMISS_WAIT_S = 12.0
+_SLOW_IMPORT_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +77,19 @@ class Crew:
         self.survivors: list[Seat] = []
         """Workers that live on after SIGKILL."""
         self.forked = 0
-        self.slowest_import: tuple[float, str] = (0.0, "")
-        """Seconds and node."""
+        self._slowest_import: tuple[float, str] = (0.0, "")
 
     @property
     def zygotes(self) -> int:
         """Zygotes started so far, on all stations."""
         return sum(self._zygotes.values())
+
+    def slowest_import(self) -> str | None:
+        """Returns which zygote's imports took longest, if that is worth a word."""
+        seconds, node = self._slowest_import
+        if seconds < _SLOW_IMPORT_S:
+            return None
+        return f"imports took {seconds:.0f} s on {node}, the slowest node"
 
     def report(self, post: Post, report: Report) -> None:
         """Takes what a station reports."""
@@ -100,7 +107,7 @@ class Crew:
                     seat.lost(report)
             case Forked():
                 self._zygotes[post] = report.zygotes
-                self.slowest_import = max(self.slowest_import, (report.import_s, post.node))
+                self._slowest_import = max(self._slowest_import, (report.import_s, post.node))
                 for number, pid in report.pids:
                     if number in self._seats:
                         self._seats[number].pid = pid

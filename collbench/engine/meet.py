@@ -28,7 +28,6 @@ _SHOWN = 8
 class Met:
     """Who takes part."""
 
-    reception: Reception
     guests: list[Guest]
     """In the order of their ranks, node 0's process first."""
     topology: Topology
@@ -40,11 +39,10 @@ class Met:
 
 def hold_meeting(
     loop: asyncio.AbstractEventLoop,
-    own: Presence,
+    reception: Reception,
     launch: Launch,
     meeting: Meeting,
     options: LaunchOptions,
-    secret: bytes,
     token: str,
 ) -> Met:
     """Returns who takes part, once everybody has come or the time is over.
@@ -53,8 +51,7 @@ def hold_meeting(
         NothingMeasured: too few have come, or node 0 itself does not belong to the others.
         UsageError: two are on one GPU, or it cannot listen where it should.
     """
-    address = _own_address(meeting, options)
-    reception = Reception(secret, own, address)
+    own, address = reception.own, reception.address
     port = loop.run_until_complete(_listening(reception, address, meeting))
     announcement = None
     if meeting.kind is not MeetingKind.ADDRESS:
@@ -80,7 +77,6 @@ def hold_meeting(
     for guest, why in left_out:
         reception.turn_away(guest, f"this node takes no part: {why}", failed=False)
     return Met(
-        reception=reception,
         guests=staying,
         topology=_topology(staying, out, absent),
         remarks=remarks,
@@ -100,7 +96,7 @@ async def _listening(reception: Reception, address: str, meeting: Meeting) -> in
         ) from None
 
 
-def _own_address(meeting: Meeting, options: LaunchOptions) -> str:
+def own_address(meeting: Meeting, options: LaunchOptions) -> str:
     """Returns the address to listen at: of the interface given, or where the others look."""
     if options.interface is not None or meeting.kind is not MeetingKind.ADDRESS:
         return address_of(options.interface, None)

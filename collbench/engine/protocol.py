@@ -37,6 +37,8 @@ class Facts(Record, frozen=True, kw_only=True):
     """Worker processes started so far."""
     zygotes: int = 0
     communicators: int = 0
+    slowest_import: str | None = None
+    """Of a zygote, where one took long: seconds and node."""
     proof_s: float = 0.0
     """Time spent on proving in workers of their own."""
 

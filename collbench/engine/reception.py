@@ -232,6 +232,12 @@ class Reception:
                 if guest.beats_missed > MISSED_BEATS:
                     guest.task.cancel()
 
+    def dismiss(self, why: str) -> None:
+        """Tells all that wait to be admitted that nothing comes of it."""
+        for guest in list(self.guests.values()):
+            if guest.link is not None and guest.task is None:
+                self.turn_away(guest, why, failed=True)
+
     async def close(self, last: Finish) -> None:
         """Lets all stations go and stops listening."""
         if self._beat is not None:

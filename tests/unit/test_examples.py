@@ -58,6 +58,13 @@ def commands():
             yield path, command
 
 
+def refuse_unknown_options(command):
+    """Raises click's error if ``sweep`` does not have an option of a command line."""
+    root = cli.make_context("collbench", ["sweep"])
+    arguments = command[command.index("sweep") + 1 :]
+    cli.get_command(root, "sweep").make_context("sweep", arguments, parent=root)
+
+
 def test_all_kinds_of_examples_are_there():
     assert [named(path) for path in SHELL] == [
         "mpirun.sh",
@@ -178,6 +185,7 @@ def test_a_launcher_gets_its_options_and_a_fresh_secret(
     (first, secret), (_, other_secret) = started(), started()
 
     assert first == [*expected.format(here=tmp_path).split(), *SWEEP]
+    refuse_unknown_options(first)
     assert len(bytes.fromhex(secret)) == 32
     assert secret != other_secret
 
@@ -218,6 +226,7 @@ def test_a_script_for_every_node_starts_one_process(name, arguments, expected, t
 
     assert started == [*expected.split(), *OPTIONS]
     assert secret == ""
+    refuse_unknown_options(started)
 
 
 @pytest.mark.parametrize("path", [path for path in SHELL if path.suffix == ".sh"], ids=named)
@@ -361,9 +370,7 @@ def test_commands_in_manifests_have_options_of_sweep():
     found = list(commands())
 
     assert len(found) == 5
-    root = cli.make_context("collbench", ["sweep"])
-    sweep = cli.get_command(root, "sweep")
     for path, command in found:
         at = command.index("collbench")
         assert command[at - 2 : at + 2] == ["python", "-m", "collbench", "sweep"], path
-        sweep.make_context("sweep", command[at + 2 :], parent=root)
+        refuse_unknown_options(command)
