@@ -13,6 +13,7 @@ from pathlib import Path
 
 from collbench.engine.agent import Agent
 from collbench.engine.logs import LogPlace
+from collbench.engine.loops import end_loop
 from collbench.engine.meet import Met, hold_meeting, own_address
 from collbench.engine.orders import Finish, Report
 from collbench.engine.placement import Slots
@@ -138,7 +139,7 @@ class Gathering:
         if self.reception is not None:
             self.reception.dismiss("node 0 has ended before the run began")
             self.loop.run_until_complete(self.reception.close(Finish()))
-        self.loop.close()
+        end_loop(self.loop)
 
 
 def serve(

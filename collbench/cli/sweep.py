@@ -30,7 +30,7 @@ from collbench.engine.protocol import Executor
 from collbench.engine.reception import Guest
 from collbench.engine.simulated import Fabric, SimulatedEngine, read_fabric
 from collbench.errors import ExitCode
-from collbench.launch.share import own_cores, own_gpus
+from collbench.launch.share import core_warning, own_core_count, own_cores, own_gpus
 from collbench.measure.plant import Plant, parse_plant
 from collbench.model import Finding, LibraryVersion, Run, Topology, Trial
 from collbench.nccl.settings import setting_text
@@ -153,7 +153,11 @@ def _prepare(request: SweepRequest, company: Company, gathering: Gathering) -> _
         emulated=bool(slots.fake_hosts),
         refusal=place.refusal if on_nccl else None,
     )
-    warnings = warnings_of(suite, library, os.environ) if on_nccl else ()
+    warnings = list(warnings_of(suite, library, os.environ) if on_nccl else ())
+    if not company.alone:
+        cores = own_core_count(company.launch, len(usable_cores()), os.cpu_count() or 1)
+        few = core_warning(company.launch, cores, guests[0].presence.slots.world_size)
+        warnings += [few] if few else []
     return _Prepared(
         request=request,
         suite=suite,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from collbench.engine.controller import Controller
 from collbench.engine.crew import Crew, GroupPlan
 from collbench.engine.logs import LogPlace
+from collbench.engine.loops import end_loop
 from collbench.engine.orders import Finish, Report
 from collbench.engine.protocol import Facts, Outcome, Round
 from collbench.engine.reception import Guest, Reception
@@ -156,10 +157,7 @@ class ClusterEngine:
         finally:
             if self._station is not None:
                 self._station.close()
-            for task in asyncio.all_tasks(self._loop):
-                task.cancel()
-            self._loop.run_until_complete(asyncio.sleep(0))
-            self._loop.close()
+            end_loop(self._loop)
 
     async def _leave(self) -> None:
         if self._station is not None and self._station_task is not None:
