@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 
 def end_loop(loop: asyncio.AbstractEventLoop) -> None:
     """Cancels what is left in a loop that no longer runs, and closes it."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(_cancelled(asyncio.all_tasks(loop)))
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
+
+
+async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
