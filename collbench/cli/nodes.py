@@ -17,6 +17,7 @@ from collbench.engine.loops import end_loop
 from collbench.engine.meet import Met, hold_meeting, own_address
 from collbench.engine.orders import Finish, Report
 from collbench.engine.placement import Slots
+from collbench.engine.ras import free_ras_address
 from collbench.engine.reception import Presence, Reception, Versions
 from collbench.engine.station import Station
 from collbench.errors import ExitCode, NothingMeasured
@@ -49,14 +50,19 @@ class Company:
         """Whether this is node 0's process, which plans, stores and prints."""
         return self.launch.process == 0
 
-    def own_variables(self) -> dict[str, str]:
-        """Returns what this node's workers need to find the others: the interface's name."""
-        if self.alone:
-            return {}
-        name = interface_of(address_of(self.options.interface, self.meeting.host))
-        found = {} if name is None else {"GLOO_SOCKET_IFNAME": name}
-        if name is not None and self.options.interface is not None:
-            found["NCCL_SOCKET_IFNAME"] = name
+    def own_variables(self, backend: str) -> dict[str, str]:
+        """Returns what this station's workers need of it: interfaces, an address for NCCL's watch.
+
+        What the environment says already stays.
+        """
+        found: dict[str, str] = {}
+        if backend == "nccl":
+            found["NCCL_RAS_ADDR"] = free_ras_address()
+        if not self.alone:
+            name = interface_of(address_of(self.options.interface, self.meeting.host))
+            found |= {} if name is None else {"GLOO_SOCKET_IFNAME": name}
+            if name is not None and self.options.interface is not None:
+                found["NCCL_SOCKET_IFNAME"] = name
         return {key: value for key, value in found.items() if key not in os.environ}
 
 
@@ -155,7 +161,7 @@ def serve(
     Raises:
         NothingMeasured: node 0 does not answer, or is lost.
     """
-    variables = company.own_variables()
+    variables = company.own_variables(own.slots.backend)
     with closed_after(HardwareWatch([gpu.index for gpu in own.slots.gpus])) as watch:
 
         def make_station(logs: LogPlace, report: Callable[[Report], None]) -> Station:

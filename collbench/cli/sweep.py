@@ -323,7 +323,7 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
         policy=suite.policy,
         logs=LogPlace(logs),
         environ=os.environ,
-        own_variables=prepared.company.own_variables(),
+        own_variables=prepared.company.own_variables(prepared.slots.backend),
         watch=watch,
     )
 

@@ -42,7 +42,7 @@ from collbench.nccl.settings import Changes, Needs
 
 T = TypeVar("T")
 _OrderFor = Callable[[list[int]], Order]
-_LOOK_WAIT_S = 3.0
+_LOOK_WAIT_S = 9.0
 _DISMISS_WAIT_S = 12.0
 _SLOW_IMPORT_S = 10.0
 
@@ -119,6 +119,7 @@ class Crew:
                 for look in report.looks:
                     if look.seat in self._seats:
                         self._seats[look.seat].seen = look
+                        self._seats[look.seat].evidence = report.evidence
                     _settle(self._looks, look.seat, None)
             case Dismissed():
                 for number in report.seats:

@@ -104,7 +104,7 @@ def _calls(worker: Seat) -> int:
 
 def _culprit(worker: Seat, what: str) -> Culprit:
     state, phase = worker.state(), worker.progress.current
-    evidence = [f"process state {state}", f"phase {phase.name.lower()}"]
+    evidence = [f"process state {state}", f"phase {phase.name.lower()}", *worker.evidence]
     return Culprit(
         rank=worker.rank,
         node=worker.node,

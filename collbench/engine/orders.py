@@ -124,6 +124,8 @@ class Looked(Record, frozen=True, kw_only=True, tag="looked"):
     """How workers are."""
 
     looks: list[SeatLook]
+    evidence: list[str] = []
+    """What NCCL's own watch says of them all."""
 
 
 class Dismissed(Record, frozen=True, kw_only=True, tag="dismissed"):

@@ -85,6 +85,8 @@ class Seat:
     events: list[str] = field(default_factory=list)
     died: Died | None = None
     seen: SeatLook | None = None
+    evidence: list[str] = field(default_factory=list)
+    """What NCCL's own watch said when it was looked at."""
     gathering: Gathering | None = None
     group: int | None = None
     """The number of the group it has joined."""

@@ -33,6 +33,7 @@ from collbench.engine.orders import (
     TellEach,
 )
 from collbench.engine.processes import WorkerProcess, Zygote, end_workers, let_quit
+from collbench.engine.ras import ras_report
 from collbench.engine.wire import Closed, Done, Measure, Raised, ToWorker
 from collbench.errors import NothingMeasured
 from collbench.nccl.settings import Changes
@@ -136,9 +137,14 @@ class Station:
                     SeatLook(seat=h.seat, state=h.process.state(), log_tail=h.process.log_tail())
                     for h in held
                 ]
-                self._report(Looked(looks=looks))
+                self._report(Looked(looks=looks, evidence=await self._ras()))
             case Alive() | Finish():
                 pass
+
+    async def _ras(self) -> list[str]:
+        """Returns what NCCL's own watch says, if there is one and it answers."""
+        address = self._own_variables.get("NCCL_RAS_ADDR")
+        return [] if address is None else await ras_report(address)
 
     async def _fork(self, order: Fork) -> None:
         try:
