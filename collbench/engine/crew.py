@@ -273,10 +273,10 @@ class Crew:
         """Waits for one message of a kind from each worker, or for the first fault."""
         return await gather(kind, seats, deadline_s, late, self._look_at)
 
-    async def _look_at(self, seats: Sequence[Seat]) -> None:
+    async def _look_at(self, seats: Sequence[Seat], ask_nccl: bool) -> None:
         living = [seat for seat in seats if not seat.gone]
         waits = [_wait(self._looks, seat.number) for seat in living]
-        self._send_each(living, lambda numbers: Look(seats=numbers))
+        self._send_each(living, lambda numbers: Look(seats=numbers, ask_nccl=ask_nccl))
         if waits:
             await asyncio.wait(waits, timeout=_LOOK_WAIT_S)
         for seat in living:

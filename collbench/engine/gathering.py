@@ -21,8 +21,8 @@ _LOOK_S = 0.5
 """How often a wait looks at the clock."""
 
 M = TypeVar("M", bound=FromWorker)
-LookAt = Callable[[Sequence[Seat]], Awaitable[None]]
-"""Asks how workers are right now; returns when they are known, or cannot be."""
+LookAt = Callable[[Sequence[Seat], bool], Awaitable[None]]
+"""Asks how workers are right now, and NCCL too if told so; returns when it is known."""
 
 
 async def gather(
@@ -45,13 +45,13 @@ async def gather(
         while not waiting.over():
             silent_s = waiting.silent_s()
             if silent_s > max(deadline_s, _LONGEST_CALLS * waiting.news.longest_s):
-                await look_at(seats)
+                await look_at(seats, True)
                 return hung(seats, waiting.open_ends(), silent_s, late)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(waiting.news.wake.wait(), _LOOK_S)
             waiting.take_in()
         if waiting.faulty:
-            await look_at([seat for seat in waiting.errors if not seat.gone])
+            await look_at([seat for seat in waiting.errors if not seat.gone], False)
             return waiting.judged()
         return [waiting.answers[seat] for seat in seats]
     finally:

@@ -58,6 +58,8 @@ class Look(Record, frozen=True, kw_only=True, tag="look"):
     """Say how workers are right now. Answered by ``Looked``."""
 
     seats: list[int]
+    ask_nccl: bool = False
+    """Also ask NCCL's own watch, which can take seconds."""
 
 
 class Finish(Record, frozen=True, kw_only=True, tag="finish"):

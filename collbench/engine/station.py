@@ -137,7 +137,8 @@ class Station:
                     SeatLook(seat=h.seat, state=h.process.state(), log_tail=h.process.log_tail())
                     for h in held
                 ]
-                self._report(Looked(looks=looks, evidence=await self._ras()))
+                evidence = await self._ras() if order.ask_nccl else []
+                self._report(Looked(looks=looks, evidence=evidence))
             case Alive() | Finish():
                 pass
 

@@ -58,15 +58,18 @@ def answered(silent_connections: int, answer_s: float = 5.0) -> list[str]:
     async def serve(reader, writer):
         nonlocal count
         count += 1
-        if count <= silent_connections:
-            await reader.read()  # a stopped process takes connections and never answers
-            return
-        assert (await reader.readline()).strip() == b"verbose status"
-        half = len(STATUS) // 2
-        writer.write(STATUS[:half].encode())
-        await writer.drain()
-        writer.write(STATUS[half:].encode())
-        writer.close()
+        silent = count <= silent_connections
+        try:
+            assert (await reader.readline()).strip() == b"verbose status"
+            if silent:
+                await reader.read()  # a stopped process takes connections and never answers
+                return
+            half = len(STATUS) // 2
+            writer.write(STATUS[:half].encode())
+            await writer.drain()
+            writer.write(STATUS[half:].encode())
+        finally:
+            writer.close()
 
     async def ask():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -75,6 +78,7 @@ def answered(silent_connections: int, answer_s: float = 5.0) -> list[str]:
             return await ras_report(f"127.0.0.1:{port}", answer_s)
         finally:
             server.close()
+            await asyncio.sleep(0.05)  # the other ends close after their peers
 
     return asyncio.run(ask())
 
