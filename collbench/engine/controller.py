@@ -59,7 +59,7 @@ class _GroupState:
     formed: dict[Kind, _Formed] = field(default_factory=dict)
     given_up: dict[tuple[Kind, Needs], Fault] = field(default_factory=dict)
     failed: dict[tuple[Kind, Needs], int] = field(default_factory=dict)
-    ever_formed: bool = False
+    """Formations that failed in a row."""
     lost: Fault | None = None
     """The node that is missing; nothing can be run any more."""
 
@@ -87,6 +87,7 @@ class Controller:
         self._crew, self._swept, self._policy, self._logs = crew, swept, policy, logs
         self.facts = Facts(topology=topology)
         self._states: dict[tuple[int, ...], _GroupState] = {}
+        self._ever_formed = False
 
     async def start(self, round_: Round) -> None:
         """Forms the first group of a round.
@@ -116,7 +117,9 @@ class Controller:
         """Returns what is known of a group; workers that stand in one of the same ranks stay."""
         state = self._states.get(group.ranks)
         if state is None or state.repeat != repeat:
-            state = _GroupState(group.ranks, repeat)
+            known = {} if state is None else state.given_up
+            refused = {k: fault for k, fault in known.items() if fault.status is Status.UNSUPPORTED}
+            state = _GroupState(group.ranks, repeat, given_up=refused)
             self._states[group.ranks] = state
         return state
 
@@ -219,7 +222,8 @@ class Controller:
             await self._end(state, kind)
             self._judge_formation(state, kind, case, needs, fault)
             return fault
-        state.ever_formed = True
+        self._ever_formed = True
+        state.failed.pop((kind, needs), None)
         return await self._connected(state, case, kind)
 
     async def _formed(
@@ -276,7 +280,7 @@ class Controller:
         state.failed[kind, needs] = state.failed.get((kind, needs), 0) + 1
         if state.failed[kind, needs] < _FORMATION_TRIES:
             return
-        if not state.ever_formed:
+        if not self._ever_formed:
             raise NothingMeasured(
                 f"the ranks did not come together {_FORMATION_TRIES} times in a row:"
                 f" {self._explained(fault)}"

@@ -139,7 +139,8 @@ class Crew:
                 _settle(waits, seat.number, f"{post.node} is lost: {why}")
 
     def _forget(self, seat: Seat) -> None:
-        self._present.pop((seat.rank, seat.kind), None)
+        if self._present.get((seat.rank, seat.kind)) is seat:
+            del self._present[seat.rank, seat.kind]
 
     async def seated(
         self, ranks: Sequence[int], kind: Kind, repeat: int, needs: Needs
@@ -149,42 +150,48 @@ class Crew:
         Raises:
             NothingMeasured: a station cannot fork.
         """
-        lost = [self._berths[rank] for rank in ranks if self._berths[rank].post.lost is not None]
-        if lost:
-            return node_lost([self._placeholder(berth, kind) for berth in lost])
+        if (fault := self._lost_among(ranks, kind)) is not None:
+            return fault
         part = (repeat, needs.zygote)
         stale = [
             seat
             for rank in ranks
-            if (seat := self._present.get((rank, kind))) is not None
+            for every_kind in Kind
+            if (seat := self._present.get((rank, every_kind))) is not None
             and (seat.zygote_part != part or seat.worker_part != needs.worker)
         ]
         await self.dismiss(stale, kill=False)
         missing = [rank for rank in ranks if (rank, kind) not in self._present]
-        if missing:
-            problem = await self._fork(missing, kind, part, needs)
-            if problem is not None and not any(self._berths[r].post.lost for r in missing):
-                raise NothingMeasured(problem)
-        found = [self._present.get((rank, kind)) for rank in ranks]
-        gone = [self._berths[r] for r, seat in zip(ranks, found, strict=True) if seat is None]
-        if gone:
-            return node_lost([self._placeholder(berth, kind) for berth in gone])
-        return [seat for seat in found if seat is not None]
+        fresh = [self._new_seat(rank, kind, part, needs.worker) for rank in missing]
+        # One that dies from now on stays among them: what waits for its answer says so.
+        found = [self._present[rank, kind] for rank in ranks]
+        problem = await self._fork(fresh, part, needs) if fresh else None
+        if (fault := self._lost_among(ranks, kind)) is not None:
+            return fault
+        if problem is not None:
+            raise NothingMeasured(problem)
+        return found
 
-    def _placeholder(self, berth: Berth, kind: Kind) -> Seat:
-        return Seat(-1, berth, kind, (0, ()), ())
+    def _lost_among(self, ranks: Sequence[int], kind: Kind) -> Fault | None:
+        """Returns the fault of the nodes that can no longer be reached."""
+        berths = [self._berths[rank] for rank in ranks]
+        lost = [Seat(-1, b, kind, (0, ()), ()) for b in berths if b.post.lost is not None]
+        return node_lost(lost) if lost else None
+
+    def _new_seat(self, rank: int, kind: Kind, part: tuple[int, Changes], worker: Changes) -> Seat:
+        seat = Seat(next(self._numbers), self._berths[rank], kind, part, worker)
+        self._seats[seat.number] = seat
+        self._present[rank, kind] = seat
+        return seat
 
     async def _fork(
-        self, ranks: Sequence[int], kind: Kind, part: tuple[int, Changes], needs: Needs
+        self, fresh: Sequence[Seat], part: tuple[int, Changes], needs: Needs
     ) -> str | None:
-        """Forks workers on their stations; returns why a station could not."""
+        """Forks workers on their stations; returns why one could not: then all are dismissed."""
         by_post: dict[Post, list[Seat]] = {}
-        for rank in ranks:
-            seat = Seat(next(self._numbers), self._berths[rank], kind, part, needs.worker)
-            self._seats[seat.number] = seat
-            self._present[rank, kind] = seat
+        for seat in fresh:
             by_post.setdefault(seat.berth.post, []).append(seat)
-        self.forked += len(ranks)
+        self.forked += len(fresh)
         waits = []
         for post, seats in by_post.items():
             waits += [_wait(self._forks, seat.number) for seat in seats]
@@ -196,8 +203,7 @@ class Crew:
         if late:
             problems.append(f"{len(late)} workers were not forked in time")
         if problems:
-            for rank in ranks:
-                self._present.pop((rank, kind), None)
+            await self.dismiss(fresh, kill=True)
         return problems[0] if problems else None
 
     def _order(self, seat: Seat, needs: Needs) -> SeatOrder:
@@ -288,8 +294,7 @@ class Crew:
         waits = [_wait(self._dismissals, seat.number) for seat in living]
         self._send_each(living, lambda numbers: Dismiss(seats=numbers, kill=kill))
         for seat in seats:
-            if self._present.get((seat.rank, seat.kind)) is seat:
-                self._forget(seat)
+            self._forget(seat)
         if waits:
             await asyncio.wait(waits, timeout=_DISMISS_WAIT_S)
         for seat in seats:

@@ -90,7 +90,8 @@ class _Waiting(Generic[M]):
                     self.errors[seat] = message
                 elif isinstance(message, self._kind):
                     self.answers[seat] = message
-            seat.inbox.clear()
+            # The first rank may have joined by the time that its being host is taken in.
+            seat.inbox[:] = [m for m in seat.inbox if not isinstance(m, (Raised, self._kind))]
             if seat.gone and seat not in self.answers and seat not in self.errors:
                 where = self._lost if seat.berth.post.lost is not None else self._dead
                 if seat not in where:

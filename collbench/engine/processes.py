@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ import msgspec
 from collbench.engine.interrupts import undisturbed
 from collbench.engine.logs import LogPlace, WorkerLog
 from collbench.engine.progress import SharedProgress, create_progress_file
+from collbench.engine.ready import readable
 from collbench.engine.wire import (
     Channel,
     Closed,
@@ -53,7 +53,7 @@ class WorkerProcess:
     @property
     def alive(self) -> bool:
         """Whether the process has not ended."""
-        return not select.select([self.pidfd], [], [], 0)[0]
+        return not readable([self.pidfd], 0)
 
     def state(self) -> str:
         """Returns the kernel's letter for the process (T: stopped, D: in the kernel, ...)."""
@@ -181,7 +181,7 @@ class Zygote:
         )
 
     def _receive(self) -> tuple[FromZygote, list[int]]:
-        if not select.select([self._control], [], [], self._deadline_s)[0]:
+        if not readable([self._control], self._deadline_s):
             raise NothingMeasured(
                 f"the zygote process did not answer within {self._deadline_s:.0f} s (imports of"
                 f" torch?); give it longer with --init-deadline; its log: {self._logs.where()}"
@@ -198,7 +198,7 @@ class Zygote:
         """Takes in news of ended workers until those of ``pids`` are known or the time is over."""
         end = time.monotonic() + wait_s
         while not pids <= self.exit_statuses.keys() and (left := end - time.monotonic()) > 0:
-            if not select.select([self._control], [], [], left)[0]:
+            if not readable([self._control], left):
                 return
             try:
                 self._receive()
@@ -233,7 +233,7 @@ def let_quit(workers: list[WorkerProcess]) -> None:
         living = [worker.pidfd for worker in workers if worker.alive]
         if not living:
             return
-        select.select(living, [], [], left)
+        readable(living, left)
 
 
 def end_workers(workers: list[WorkerProcess], zygote: Zygote) -> list[WorkerProcess]:
@@ -243,7 +243,7 @@ def end_workers(workers: list[WorkerProcess], zygote: Zygote) -> list[WorkerProc
     end = time.monotonic() + KILL_WAIT_S
     living = list(workers)
     while living and (left := end - time.monotonic()) > 0:
-        select.select([worker.pidfd for worker in living], [], [], left)
+        readable([worker.pidfd for worker in living], left)
         living = [worker for worker in living if worker.alive]
     zygote.collect({w.pid for w in workers if w not in living}, wait_s=1.0)
     for worker in workers:

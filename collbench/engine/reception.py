@@ -14,6 +14,7 @@ import msgspec
 from collbench.engine.link import Link, LinkLost, Refused, accept
 from collbench.engine.orders import Alive, Finish, Order, Report
 from collbench.engine.placement import Slots
+from collbench.engine.ready import allow_many_files
 from collbench.errors import UsageError
 from collbench.model import Node, Record
 
@@ -106,6 +107,7 @@ class Reception:
         self.guests[self.own.process] = Guest(self.own, self.address)
         self._server: asyncio.Server | None = None
         self._news = asyncio.Event()
+        self._begun = False
         self._beat: asyncio.Task[None] | None = None
 
     async def open(self, host: str, ports: Sequence[int]) -> int:
@@ -114,6 +116,7 @@ class Reception:
         Raises:
             OSError: none is free.
         """
+        allow_many_files()
         problem: OSError | None = None
         for port in ports:
             try:
@@ -135,17 +138,23 @@ class Reception:
             self.turned_away.append(f"{peer[0] if peer else '?'}: {problem}")
             writer.close()
             return
-        guest = Guest(presence, link.peer, link)
+        if self._begun:
+            await self._send_away(link, "the run has begun without this node")
+            return
         clash = self._clash(presence)
         if clash is not None:
             self.clash = clash
             self._news.set()
-            link.send(NotAdmitted(why=clash, failed=True))
-            await link.drain()
-            link.close()
+            await self._send_away(link, clash)
             return
-        self.guests[presence.process] = guest
+        self.guests[presence.process] = Guest(presence, link.peer, link)
         self._news.set()
+
+    @staticmethod
+    async def _send_away(link: Link, why: str) -> None:
+        link.send(NotAdmitted(why=why, failed=True))
+        await link.drain()
+        link.close()
 
     def _clash(self, new: Presence) -> str | None:
         """Returns why two stations cannot both be here; only equal identities are refused."""
@@ -173,6 +182,7 @@ class Reception:
             if time.monotonic() - told_s > _TOLD_EVERY_S:
                 told_s = time.monotonic()
                 sys.stderr.write(f"collbench: {len(self.guests)} of {expected} here\n")
+        self._begun = True
         return list(self.guests.values())
 
     def admit(self, guest: Guest, logs: str | None, run_id: str) -> None:

@@ -152,7 +152,7 @@ class Station:
             zygote = await self._living_zygote(order.repeat, order.zygote)
             for seat in order.seats:
                 self._hold(seat.seat, self._forked(zygote, seat))
-        except NothingMeasured as problem:
+        except (NothingMeasured, OSError) as problem:
             self._report(ForkFailed(seats=[s.seat for s in order.seats], text=str(problem)))
             return
         pids = [(seat.seat, self._held[seat.seat].process.pid) for seat in order.seats]
@@ -163,7 +163,10 @@ class Station:
         if self._zygote is not None and (
             self._part != (repeat, variables) or not self._zygote.alive
         ):
+            ended = [self._gone(held, None) for held in self._held.values()]
             self._end_all()
+            for report in ended:
+                self._report(report)
         if self._zygote is None:
             quiet = {name: value for name, value in _QUIET.items() if name not in self._environ}
             merged: dict[str, str | None] = {**quiet, **dict(variables)}
@@ -214,10 +217,16 @@ class Station:
         if self._zygote is not None:
             self._zygote.collect({process.pid}, wait_s=1.0)
             status = self._zygote.exit_statuses.get(process.pid)
-        calls, tail = process.progress.calls, process.log_tail()
+        report = self._gone(held, status)
         if self._zygote is not None:
             end_workers([process], self._zygote)
-        self._report(Died(seat=held.seat, exit_status=status, calls=calls, log_tail=tail))
+        self._report(report)
+
+    @staticmethod
+    def _gone(held: _Held, status: int | None) -> Died:
+        process = held.process
+        calls, tail = process.progress.calls, process.log_tail()
+        return Died(seat=held.seat, exit_status=status, calls=calls, log_tail=tail)
 
     def _tell(self, seat: int, message: ToWorker) -> None:
         held = self._held.get(seat)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 from typing import Generic, TypeVar
 
 import msgspec
 
+from collbench.engine.ready import readable
 from collbench.errors import EngineError
 from collbench.measure.loop import RankResult
 from collbench.measure.plant import Plant
@@ -190,7 +190,7 @@ class Channel(Generic[M]):
         """
         found: list[M] = []
         try:
-            while select.select([self.sock], [], [], 0)[0]:
+            while readable([self.sock], 0):
                 self._fill()
         except Closed:
             found = self._all()

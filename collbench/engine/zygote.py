@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
 import socket
 import sys
@@ -23,6 +22,7 @@ from typing import NoReturn
 import msgspec
 
 from collbench.engine.member import JoinGroup
+from collbench.engine.ready import readable
 from collbench.engine.wire import ForkWorker, Ready, Reaped, WorkerForked
 from collbench.engine.worker import set_variables, work
 from collbench.probe.cores import parse_cores
@@ -50,14 +50,14 @@ def serve(control: socket.socket, join_group: JoinGroup) -> None:
     children: dict[int, int] = {}  # pidfd -> pid
     decoder = msgspec.json.Decoder(ForkWorker)
     while True:
-        readable, _, _ = select.select([control.fileno(), *children], [], [])
-        for pidfd in [ready for ready in readable if ready != control.fileno()]:
+        ready = readable([control, *children], None)
+        for pidfd in [descriptor for descriptor in ready if descriptor != control.fileno()]:
             pid = children.pop(pidfd)
             os.close(pidfd)
             _, status = os.waitpid(pid, 0)
             reaped = Reaped(pid=pid, exit_status=os.waitstatus_to_exitcode(status))
             control.send(msgspec.json.encode(reaped))
-        if control.fileno() not in readable:
+        if control.fileno() not in ready:
             continue
         data, descriptors, _, _ = socket.recv_fds(control, _LONGEST_MESSAGE, 3)
         if not data:
