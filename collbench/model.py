@@ -545,9 +545,12 @@ class Run(Record, frozen=True, kw_only=True):
     planted: str | None = None
     """A fault planted on purpose (``--plant``): such a run proves the tool, not the hardware."""
     started_at: str
+    resumed_at: list[str] = []
+    """When it was continued (``--resume``)."""
     ended_at: str | None = None
+    """Of the part that ended last."""
     zygotes: int = 0
-    """Started in all, as workers and communicators."""
+    """Started in all, as workers and communicators, by the parts that could say so."""
     workers: int = 0
     communicators: int = 0
     proof_s: float = 0.0

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
 import msgspec
 
-from collbench.engine.interrupts import handling, undisturbed
+from collbench.engine.interrupts import handling, raise_outside_tasks, undisturbed
 from collbench.engine.protocol import Executor, Outcome, Round
 from collbench.errors import CollbenchError, ExitCode
 from collbench.model import Case, Finding, Reason, ReasonCode, Run, Status, Topology, Trial
 from collbench.plan.sweep import Refused
-from collbench.store import RunWriter
+from collbench.store import RunWriter, replace_trial
 from collbench.units import utc_text
 
 Judge = Callable[[Run, Topology, Sequence[Trial]], list[Finding]]
@@ -78,7 +78,7 @@ def interruptible() -> Iterator[None]:
         nonlocal fired
         if not fired:
             fired = True
-            raise Interrupted(_EXIT_CODES[signal.Signals(number)])
+            raise_outside_tasks(Interrupted(_EXIT_CODES[signal.Signals(number)]))
 
     with handling(handle):
         yield
@@ -93,8 +93,11 @@ def run_session(
     writer: RunWriter,
     observer: Observer,
     judge: Judge,
+    earlier: Sequence[Trial] = (),
 ) -> SessionEnd:
     """Runs all rounds, stores every trial, judges, closes the run.
+
+    Findings and exit status are of all trials, those of before and the new ones.
 
     Args:
         run: its header, already stored.
@@ -104,43 +107,47 @@ def run_session(
         writer: where trials go.
         observer: who is told.
         judge: makes findings of the trials.
+        earlier: trials that the run held when it was opened again; a new one counts in the place
+            of one that it is again.
     """
-    trials: list[Trial] = []
+    trials = {trial.trial_id: trial for trial in earlier}
     stop: ExitCode | None = None
     error: str | None = None
     try:
         with undisturbed():
             for item in refused:
-                trials.append(writer.append(_refused_trial(item), None, ""))
-                observer.finished(trials[-1])
+                trial = writer.append(_refused_trial(item), None, "")
+                replace_trial(trials, trial)
+                observer.finished(trial)
         for round_ in rounds:
             for outcome in _watched(executor, round_, observer):
                 with undisturbed():
                     trial = writer.append(outcome.trial, outcome.times_us, outcome.clock)
-                    trials.append(trial)
+                    replace_trial(trials, trial)
                 observer.finished(trial)
             writer.sync()
     except Interrupted as interrupt:
         stop = interrupt.exit_code
-        error = f"interrupted; kept {len(trials)} of {run.planned_trials} trials"
+        error = f"interrupted; kept {_kept(trials)} of {run.planned_trials} trials"
     except CollbenchError as problem:
         stop, error = problem.exit_code, str(problem)
     finally:
         executor.close()
-    kept = len(trials)
+    kept = _kept(trials)
     if error is not None:
-        trials += _record_rest(rounds, trials, writer, error)
+        _record_rest(rounds, trials, writer, error)
     facts = executor.facts()
     topology = facts.topology
-    findings = judge(run, topology, trials)
-    exit_code = stop if stop is not None else exit_code_of(trials)
+    judged = tuple(trials.values())
+    findings = judge(run, topology, judged)
+    exit_code = stop if stop is not None else exit_code_of(judged)
     run = msgspec.structs.replace(
         run,
         ended_at=utc_text(time.time()),
-        zygotes=facts.zygotes,
-        workers=facts.workers,
-        communicators=facts.communicators,
-        proof_s=facts.proof_s,
+        zygotes=run.zygotes + facts.zygotes,
+        workers=run.workers + facts.workers,
+        communicators=run.communicators + facts.communicators,
+        proof_s=run.proof_s + facts.proof_s,
         exit_code=int(exit_code),
         findings=findings,
     )
@@ -152,7 +159,7 @@ def run_session(
         exit_code = stop if stop is not None else problem.exit_code
     return SessionEnd(
         run=run,
-        trials=tuple(trials),
+        trials=judged,
         findings=tuple(findings),
         exit_code=ExitCode(exit_code),
         kept=kept,
@@ -169,23 +176,28 @@ def _watched(executor: Executor, round_: Round, observer: Observer) -> Iterator[
         yield next(outcomes)
 
 
+def _kept(trials: Mapping[str, Trial]) -> int:
+    """Counts the trials that were measured or judged."""
+    interrupted = ReasonCode.INTERRUPTED
+    return sum(t.reason is None or t.reason.code is not interrupted for t in trials.values())
+
+
 def _record_rest(
-    rounds: Sequence[Round], trials: Sequence[Trial], writer: RunWriter, error: str
-) -> list[Trial]:
+    rounds: Sequence[Round], trials: dict[str, Trial], writer: RunWriter, error: str
+) -> None:
     """Records what an early end left out, so that no row is missing."""
-    known = {(trial.case_id, trial.repeat) for trial in trials}
     reason = Reason(code=ReasonCode.INTERRUPTED, text=error)
     rest = [
         _unrun_trial(case, round_.repeat, Status.SKIPPED, reason)
         for round_ in rounds
         for group in round_.groups
         for case in group.cases
-        if (case.case_id, round_.repeat) not in known
+        if case.trial_id(round_.repeat) not in trials
     ]
-    try:
-        return [writer.append(trial, None, "") for trial in rest]
-    except CollbenchError:
-        return []  # the disk is full as well: what was measured is what counts
+    # Where the disk is full as well, what was measured is what counts.
+    with suppress(CollbenchError):
+        for trial in [writer.append(trial, None, "") for trial in rest]:
+            replace_trial(trials, trial)
 
 
 def _refused_trial(item: Refused) -> Trial:

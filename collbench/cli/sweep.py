@@ -21,6 +21,16 @@ from collbench.cli.library import find_library, nccl_place, refuse_without_nccl,
 from collbench.cli.nodes import Company, Gathering, look_for_company, presence_of, serve
 from collbench.cli.output import print_results, say
 from collbench.cli.sweep_options import SweepRequest, build_request, sweep_options
+from collbench.cli.sweep_resume import (
+    Earlier,
+    Rest,
+    continued,
+    earlier_run,
+    rest_of,
+    resuming_lines,
+    settled_environment,
+    with_options_of_before,
+)
 from collbench.engine.cluster import ClusterEngine
 from collbench.engine.crew import GroupPlan
 from collbench.engine.logs import LogPlace
@@ -77,17 +87,22 @@ def sweep(**given: Any) -> int:
       collbench sweep --algo ring,tree --proto LL,LL128,Simple --reference
       collbench sweep nccl_matrix --via native           all that NCCL can choose, and what ran
       collbench sweep latency --json
+      collbench sweep --resume last                      what an interruption or a kill left out
     """  # noqa: D301  click's mark for "do not rewrap"
+    given, argv_of_before = with_options_of_before(click.get_current_context(), given)
     request = build_request(**given)
     root = results_root(request.results, os.environ)
     company = look_for_company(read_launch_options(given), root)
     with interruptible():
         if not company.leads:
             return _serve(request, company)
-        if not request.dry_run:
+        if not request.dry_run and request.resume is None:
             check_writable(root)
-        with closed_after(Gathering()) as gathering:
-            prepared = _prepare(request, company, gathering)
+        opened = earlier_run(
+            request.resume, root, dry_run=request.dry_run, argv_of_before=argv_of_before
+        )
+        with opened as earlier, closed_after(Gathering()) as gathering:
+            prepared = _prepare(request, company, gathering, earlier)
             if request.dry_run:
                 _dry_run(prepared)
                 return ExitCode.FINE
@@ -102,6 +117,9 @@ class _Prepared:
     request: SweepRequest
     suite: ResolvedSuite
     plan: SweepPlan
+    rest: Rest
+    """What of the plan is to be done: all of it, but in a run that is continued."""
+    earlier: Earlier | None
     run: Run
     slots: Slots
     """Of all stations together."""
@@ -122,7 +140,9 @@ class _Prepared:
         say(text, err=self.request.as_json)
 
 
-def _prepare(request: SweepRequest, company: Company, gathering: Gathering) -> _Prepared:
+def _prepare(
+    request: SweepRequest, company: Company, gathering: Gathering, earlier: Earlier | None
+) -> _Prepared:
     plant = parse_plant(request.plant) if request.plant else None
     cluster = cluster_name(request.cluster, os.environ)
     fabric = read_fabric(Path(request.simulate)) if request.simulate else None
@@ -141,7 +161,8 @@ def _prepare(request: SweepRequest, company: Company, gathering: Gathering) -> _
             guests, topology, remarks = met.guests, met.topology, met.remarks
             slots = total_slots(met.guests)
     suite = resolve(request.suite, gpu=bool(slots.gpus))
-    seed = suite.seed or secrets.randbelow(2**31 - 1) + 1
+    drawn = secrets.randbelow(2**31 - 1) + 1 if earlier is None else earlier.stored.run.seed
+    seed = suite.seed or drawn
     on_nccl = slots.backend == "nccl"
     place = nccl_place(suite, slots, topology, library, os.environ)
     plan = plan_sweep(
@@ -158,11 +179,16 @@ def _prepare(request: SweepRequest, company: Company, gathering: Gathering) -> _
         cores = own_core_count(company.launch, len(usable_cores()), os.cpu_count() or 1)
         few = core_warning(company.launch, cores, guests[0].presence.slots.world_size)
         warnings += [few] if few else []
+    run = _header(request, suite, plan, slots, cluster, seed, simulated=fabric is not None)
+    if earlier is not None:
+        run = continued(earlier.stored, run, plan, topology)
     return _Prepared(
         request=request,
         suite=suite,
         plan=plan,
-        run=_header(request, suite, plan, slots, cluster, seed, simulated=fabric is not None),
+        rest=rest_of(plan, earlier.stored.trials if earlier else ()),
+        earlier=earlier,
+        run=run,
         slots=slots,
         topology=topology,
         fabric=fabric,
@@ -257,6 +283,8 @@ def _header(
 def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
     plan = prepared.plan
     prepared.tell(heading(run, prepared.topology))
+    for text in resuming_lines(prepared.earlier, prepared.rest) if prepared.earlier else ():
+        prepared.tell(text)
     prepared.tell(plan_line(plan, run_id))
     for text in (*refused_lines(plan), *plan.collapsed, *prepared.remarks):
         prepared.tell(f"  {text}")
@@ -264,42 +292,66 @@ def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
 
 def _dry_run(prepared: _Prepared) -> None:
     _tell_plan(prepared, prepared.run, "not started (--dry-run)")
-    for case in prepared.plan.cases:
+    left = set(prepared.rest.case_ids)
+    for case in (case for case in prepared.plan.cases if case.case_id in left):
         setting = f"  {setting_text(case.setting)}" if case.setting else ""
         prepared.tell(f"  {case.case_id}{setting}")
 
 
 def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
-    writer = RunWriter.create(root, prepared.run, prepared.topology)
+    writer, logs = _opened(prepared, root)
     watch = HardwareWatch([gpu.index for gpu in prepared.slots.gpus])
     reception = prepared.gathering.reception
     if reception is not None:
         for guest in prepared.guests[1:]:
-            reception.admit(guest, str(writer.logs.absolute()), prepared.run.run_id)
-    executor = _executor(prepared, writer.logs, watch)
+            reception.admit(guest, str(logs.absolute()), writer.run.run_id)
+    executor = _executor(prepared, logs, watch)
     with closed_after(watch), closed_after(executor):
         try:
-            executor.start(prepared.plan.rounds[0])
-            run = _with_versions(writer.run, executor, prepared.library)
+            run = _started(prepared, executor, writer.run.run_id)
             writer.update(run, prepared.topology)
             _tell_plan(prepared, run, run.run_id)
             if slow := executor.facts().slowest_import:
                 prepared.tell(f"  {slow}")
             prepared.tell("")
         except BaseException:
-            writer.discard()  # nothing was measured yet
+            if prepared.earlier is None:
+                writer.discard()  # nothing was measured yet
             raise
-        with LiveProgress(prepared.plan.trials) as progress:
+        with LiveProgress(prepared.rest.trials) as progress:
             end = run_session(
                 run=run,
-                rounds=prepared.plan.rounds,
-                refused=prepared.plan.refused,
+                rounds=prepared.rest.rounds,
+                refused=prepared.rest.refused,
                 executor=executor,
                 writer=writer,
                 observer=progress,
                 judge=_judge(writer),
+                earlier=prepared.earlier.stored.trials if prepared.earlier else (),
             )
     return end, writer.folder
+
+
+def _opened(prepared: _Prepared, root: Path) -> tuple[RunWriter, Path]:
+    """Returns the run's writer and the folder of the processes' output."""
+    if prepared.earlier is None:
+        writer = RunWriter.create(root, prepared.run, prepared.topology)
+        return writer, writer.logs
+    assert prepared.earlier.writer is not None
+    writer = prepared.earlier.writer
+    return writer, writer.new_part(prepared.earlier.stored.topology)
+
+
+def _started(prepared: _Prepared, executor: Executor, run_id: str) -> Run:
+    """Makes ready for the first round; returns the header with what is loaded."""
+    if prepared.rest.rounds:
+        executor.start(prepared.rest.rounds[0])
+    run = msgspec.structs.replace(prepared.run, run_id=run_id)
+    run = _with_versions(run, executor, prepared.library)
+    if prepared.earlier is None:
+        return run
+    environment = settled_environment(prepared.earlier.stored, run.environment)
+    return msgspec.structs.replace(run, environment=environment)
 
 
 def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor:
@@ -355,7 +407,8 @@ def _report(prepared: _Prepared, end: SessionEnd, folder: Path) -> int:
         document = json_document(end.run.run_id, end.exit_code, end.trials, end.findings)
         say(document.decode())
     else:
-        name = "last" if prepared.request.results is None else str(folder)
+        newest = prepared.request.results is None and prepared.earlier is None
+        name = "last" if newest else str(folder)
         print_results(end.run, prepared.topology, end.trials, end.findings, folder, name=name)
     if end.error is not None:
         say(f"collbench: {end.error}", err=True)

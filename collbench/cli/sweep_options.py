@@ -46,6 +46,8 @@ class SweepRequest:
     expect_gpus: int | None
     plant: str | None
     simulate: str | None
+    resume: str | None
+    """The run that is continued, as the user calls it."""
 
 
 def sweep_options(command: Command) -> Command:
@@ -97,6 +99,7 @@ def build_request(suite: str, **given: Any) -> SweepRequest:
         expect_gpus=values.get("expect_gpus"),
         plant=values.get("plant"),
         simulate=values.get("simulate"),
+        resume=values.get("resume"),
     )
 
 

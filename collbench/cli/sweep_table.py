@@ -299,6 +299,12 @@ OPTIONS = (
         more={"is_flag": True},
     ),
     Option(
+        names=("--resume",),
+        metavar="RUN",
+        help="Run what RUN (a folder, an id, last) left out, in its folder: with the options of"
+        " before, or alone.",
+    ),
+    Option(
         names=("--simulate",),
         metavar="FILE",
         help="Let a model in a TOML file answer instead of hardware.",

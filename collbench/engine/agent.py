@@ -94,6 +94,8 @@ class Agent:
         finally:
             for task in (working, beating, hearing):
                 task.cancel()
+            # Before the workers end: node 0 then knows what the others' errors come from.
+            link.close()
             await asyncio.gather(working, beating, hearing, return_exceptions=True)
             station.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,23 @@ def handling(handler: Handler) -> Iterator[None]:
     finally:
         for number, before in previous.items():
             signal.signal(number, before)
+
+
+def raise_outside_tasks(problem: BaseException) -> None:
+    """Raises now, or, if an event loop is running, as its next callback.
+
+    A task in which a signal's handler raises is dead, and what it was doing half done: a station
+    would obey no more orders, such as those to tidy up.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise problem from None
+
+    def raise_it() -> None:
+        raise problem
+
+    loop.call_soon_threadsafe(raise_it)
 
 
 @contextmanager

@@ -92,13 +92,14 @@ def merge_results(
         )
     culprits = []
     if wrong is not None:
+        place = topology.ranks[ranks[wrong.rank]]
         text = (
-            f"rank {wrong.rank}, element {wrong.index}, {wrong.when} call:"
+            f"rank {place.rank}, element {wrong.index}, {wrong.when} call:"
             f" expected {wrong.expected}, got {wrong.got}"
         )
         assert reason is not None
         reason = Reason(code=reason.code, text=text)
-        culprits = [_wrong_rank(wrong, topology.ranks[ranks[wrong.rank]])]
+        culprits = [_wrong_rank(wrong, place)]
     trial = Trial(
         trial_id=case.trial_id(repeat),
         case_id=case.case_id,

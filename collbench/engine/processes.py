@@ -123,16 +123,16 @@ class Zygote:
             raise
 
     def fileno(self) -> int:
-        """Returns the descriptor that is readable when ``wait_ready`` will not block."""
+        """Returns the descriptor that is readable once ``take_ready`` may be called."""
         return self._control.fileno()
 
-    def wait_ready(self) -> None:
-        """Returns when the imports are done.
+    def take_ready(self) -> None:
+        """Takes the news that the imports are done; does not block.
 
         Raises:
-            NothingMeasured: it ended, or did not answer within the deadline.
+            NothingMeasured: it ended, or has not answered; its caller has waited for the deadline.
         """
-        ready, _ = self._receive()
+        ready, _ = self._receive(wait_s=0)
         assert isinstance(ready, Ready)
         self.import_s = time.monotonic() - self._started_s
 
@@ -158,7 +158,7 @@ class Zygote:
                 descriptors = [theirs.fileno(), progress_fd, log.fileno()]
                 socket.send_fds(self._control, [msgspec.json.encode(order)], descriptors)
             while True:
-                answer, received = self._receive()
+                answer, received = self._receive(wait_s=self._deadline_s)
                 if isinstance(answer, WorkerForked):
                     break
         except OSError as problem:
@@ -180,8 +180,8 @@ class Zygote:
             gpu=gpu,
         )
 
-    def _receive(self) -> tuple[FromZygote, list[int]]:
-        if not readable([self._control], self._deadline_s):
+    def _receive(self, *, wait_s: float) -> tuple[FromZygote, list[int]]:
+        if not readable([self._control], wait_s):
             raise NothingMeasured(
                 f"the zygote process did not answer within {self._deadline_s:.0f} s (imports of"
                 f" torch?); give it longer with --init-deadline; its log: {self._logs.where()}"
@@ -201,7 +201,7 @@ class Zygote:
             if not readable([self._control], left):
                 return
             try:
-                self._receive()
+                self._receive(wait_s=0)
             except (OSError, NothingMeasured):
                 return
 

@@ -109,6 +109,7 @@ class Reception:
         self._news = asyncio.Event()
         self._begun = False
         self._beat: asyncio.Task[None] | None = None
+        self._parting = False
 
     async def open(self, host: str, ports: Sequence[int]) -> int:
         """Listens on one interface, on the first port that is free; returns it.
@@ -221,7 +222,8 @@ class Reception:
                 if not isinstance(message, Alive):
                     report(message)
         except (LinkLost, Refused, msgspec.DecodeError) as problem:
-            lose(f"its connection ended ({problem})")
+            if not self._parting:
+                lose(f"its connection ended ({problem})")
         except asyncio.CancelledError:
             if guest.beats_missed > MISSED_BEATS:
                 lose(f"no word from it for {MISSED_BEATS * HEARTBEAT_S:.0f} s")
@@ -250,6 +252,7 @@ class Reception:
 
     async def close(self, last: Finish) -> None:
         """Lets all stations go and stops listening."""
+        self._parting = True
         if self._beat is not None:
             self._beat.cancel()
         leaving = [g for g in self.guests.values() if g.task is not None and not g.task.done()]

@@ -109,14 +109,14 @@ class Station:
         self._orders.put_nowait(order)
 
     async def run(self) -> None:
-        """Obeys orders until told to finish."""
+        """Obeys orders until told to finish; whoever ends it otherwise closes the station."""
         looking = asyncio.ensure_future(self._look_around())
         try:
             while not isinstance(order := await self._orders.get(), Finish):
                 await self._obey(order)
+            self.close()
         finally:
             looking.cancel()
-            self.close()
 
     async def _obey(self, order: Order) -> None:
         match order:
@@ -176,11 +176,15 @@ class Station:
             ready = self._loop.create_future()
             self._loop.add_reader(zygote.fileno(), _resolve, ready)
             try:
-                with contextlib.suppress(TimeoutError):  # waiting then says what is wrong
+                with contextlib.suppress(TimeoutError):  # taking it then says what is wrong
                     await asyncio.wait_for(ready, self._init_deadline_s)
             finally:
                 self._loop.remove_reader(zygote.fileno())
-            zygote.wait_ready()
+            try:
+                zygote.take_ready()
+            except NothingMeasured:
+                self._end_all()
+                raise
         return self._zygote
 
     def _forked(self, zygote: Zygote, seat: SeatOrder) -> WorkerProcess:

@@ -21,6 +21,7 @@ from typing import NoReturn
 
 import msgspec
 
+from collbench.engine.interrupts import SIGNALS
 from collbench.engine.member import JoinGroup
 from collbench.engine.ready import readable
 from collbench.engine.wire import ForkWorker, Ready, Reaped, WorkerForked
@@ -38,6 +39,16 @@ def die_with_parent(parent_pid: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent_pid:
         os._exit(1)
+
+
+def leave_signals_to_the_supervisor() -> None:
+    """Ignores what asks a command to end, for the workers too.
+
+    Launchers signal every process of a step; here all end with the supervisor, once it has said
+    how the run stands.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def serve(control: socket.socket, join_group: JoinGroup) -> None:
@@ -101,6 +112,7 @@ def _become_worker(order: ForkWorker, descriptors: list[int], join_group: JoinGr
 def main() -> None:
     """Entry point. Arguments: the control socket's descriptor, the supervisor's pid, the way."""
     descriptor, parent_pid, via = sys.argv[1:]
+    leave_signals_to_the_supervisor()
     die_with_parent(int(parent_pid))
     control = socket.socket(fileno=int(descriptor))
     join_group: JoinGroup = import_module(f"{__package__}.{via}_member").join

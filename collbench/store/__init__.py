@@ -16,7 +16,8 @@ from collbench.store.paths import (
     new_run_id,
     results_root,
 )
-from collbench.store.reader import StoredRun, read_run
+from collbench.store.reader import StoredRun, read_run, replace_trial
+from collbench.store.reopen import reopen_run
 from collbench.store.writer import RunWriter
 
 __all__ = [
@@ -30,5 +31,7 @@ __all__ = [
     "list_runs",
     "new_run_id",
     "read_run",
+    "reopen_run",
+    "replace_trial",
     "results_root",
 ]

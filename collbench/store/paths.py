@@ -47,6 +47,7 @@ class _ReasonHead(msgspec.Struct, frozen=True):
 
 
 class _TrialHead(msgspec.Struct, frozen=True):
+    trial_id: str
     status: str
     reason: _ReasonHead | None = None
 
@@ -69,14 +70,14 @@ class ListedRun:
             lines = (self.folder / TRIALS_FILE).read_bytes().splitlines()
         except OSError:
             return 0
-        kept = 0
+        kept: dict[str, bool] = {}
         for line in lines:
             try:
                 head = _TRIAL_HEAD_DECODER.decode(line)
             except (msgspec.MsgspecError, RecursionError):
                 continue  # torn or foreign: reading the run reports it
-            kept += head.reason is None or head.reason.code != "interrupted"
-        return kept
+            kept[head.trial_id] = head.reason is None or head.reason.code != "interrupted"
+        return sum(kept.values())
 
 
 def results_root(option: str | None, environ: Mapping[str, str]) -> Path:

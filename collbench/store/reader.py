@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,6 +115,8 @@ def stored_values(reference: SampleRef) -> int | None:
 def read_run(folder: Path) -> StoredRun:
     """Returns the run in a folder; damaged lines are reported in ``problems`` and left out.
 
+    Of several lines of one trial the last counts: it was run again.
+
     Raises:
         RecordError: no run there, one of a newer schema, or one whose run.json or topology.json
             is damaged.
@@ -122,14 +124,14 @@ def read_run(folder: Path) -> StoredRun:
     run = _read_record(folder / RUN_FILE, Run)
     topology = _read_record(folder / TOPOLOGY_FILE, Topology)
     trials, problems = _read_trials(folder / TRIALS_FILE)
-    missing = _missing_samples(folder / SAMPLES_FILE, trials)
-    return StoredRun(
+    stored = StoredRun(
         folder=folder,
         run=run,
         topology=topology,
         trials=tuple(trials),
-        problems=(*problems, *missing),
+        problems=tuple(problems),
     )
+    return replace(stored, problems=(*problems, *_missing_samples(stored)))
 
 
 def _read_trials(path: Path) -> tuple[list[Trial], list[str]]:
@@ -140,18 +142,26 @@ def _read_trials(path: Path) -> tuple[list[Trial], list[str]]:
         return [], [f"{path.name} is missing: no trials"]
     except OSError as problem:
         raise RecordError(f"{path} cannot be read: {problem.strerror}") from None
-    trials: list[Trial] = []
+    trials: dict[str, Trial] = {}
     problems: list[str] = []
     for number, line in enumerate(lines, start=1):
         if not line:
             continue
         try:
-            trials.append(_read_trial(line, f"{path} line {number}"))
+            trial = _read_trial(line, f"{path} line {number}")
         except _DAMAGED as problem:
             # Every whole line ends in a line feed, so what follows the last one was cut off.
             what = "cut off" if number == len(lines) else f"not a trial ({problem})"
             problems.append(f"{path.name} line {number}: {what}; ignored")
-    return trials, problems
+        else:
+            replace_trial(trials, trial)
+    return list(trials.values()), problems
+
+
+def replace_trial(trials: dict[str, Trial], trial: Trial) -> None:
+    """Puts a trial at the end of those by ``trial_id``, in the place of one that it is again."""
+    trials.pop(trial.trial_id, None)
+    trials[trial.trial_id] = trial
 
 
 def _read_trial(line: bytes, where: str) -> Trial:
@@ -193,19 +203,34 @@ def _read_record(path: Path, kind: type[R]) -> R:
         raise RecordError(f"{path} is damaged: {problem}") from None
 
 
-def _missing_samples(path: Path, trials: list[Trial]) -> list[str]:
-    """Returns a line about the trials whose samples ``samples.bin`` does not hold."""
+def trials_without_samples(stored: StoredRun) -> list[Trial]:
+    """Returns the trials whose samples ``samples.bin`` does not hold."""
+    size_bytes = _size_bytes(stored.folder / SAMPLES_FILE)
+    return [
+        trial
+        for trial in stored.trials
+        if trial.samples is not None and not _holds(size_bytes, trial.samples)
+    ]
+
+
+def _holds(size_bytes: int, reference: SampleRef) -> bool:
+    count = stored_values(reference)
+    return count is not None and reference.offset_bytes + count * _FLOAT_BYTES <= size_bytes
+
+
+def _size_bytes(path: Path) -> int:
     try:
-        size_bytes = path.stat().st_size
+        return path.stat().st_size
     except OSError:
-        size_bytes = 0
-    sampled = [(trial.trial_id, trial.samples) for trial in trials if trial.samples is not None]
-    missing = []
-    for trial_id, reference in sampled:
-        count = stored_values(reference)
-        if count is None or reference.offset_bytes + count * _FLOAT_BYTES > size_bytes:
-            missing.append(trial_id)
+        return 0
+
+
+def _missing_samples(stored: StoredRun) -> list[str]:
+    """Returns a line about the trials whose samples ``samples.bin`` does not hold."""
+    missing = trials_without_samples(stored)
     if not missing:
         return []
-    share = f"{len(missing)} of {len(sampled)} trials, first {missing[0]}"
-    return [f"{path.name} ({size_bytes} bytes) lacks the samples of {share}"]
+    sampled = sum(trial.samples is not None for trial in stored.trials)
+    size_bytes = _size_bytes(stored.folder / SAMPLES_FILE)
+    share = f"{len(missing)} of {sampled} trials, first {missing[0].trial_id}"
+    return [f"{SAMPLES_FILE} ({size_bytes} bytes) lacks the samples of {share}"]

@@ -1,11 +1,13 @@
 """Writing a run: every trial is in its file before the next begins.
 
-Only node 0's process writes, and one writer a folder: a folder is made anew for each run.
+Only node 0's process writes, and one writer a folder: a folder is made anew for each run, and a run
+that is continued is locked (``collbench.store.reopen``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import time
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 
 from collbench.errors import StoreError
 from collbench.model import Record, Run, SampleRef, Topology, Trial
+from collbench.store.lock import hold_for_writing
 from collbench.store.paths import (
     LOGS_FOLDER,
     RUN_FILE,
@@ -43,10 +46,13 @@ class RunWriter:
     signal breaks off is undone before the next.
     """
 
-    def __init__(self, folder: Path, run: Run, *, trials: BinaryIO, samples: BinaryIO) -> None:
+    def __init__(
+        self, folder: Path, run: Run, *, trials: BinaryIO, samples: BinaryIO, kept: int = 0
+    ) -> None:
         """Takes two files at their ends, open for appending without a buffer.
 
-        A buffer would hold the rest of a torn line and write it when it is closed.
+        A buffer would hold the rest of a torn line and write it when it is closed. ``kept`` trials
+        are there already.
         """
         self.folder = folder
         self.run = run
@@ -54,7 +60,7 @@ class RunWriter:
         self._samples = samples
         self._trials_bytes = trials.tell()
         self._samples_bytes = samples.tell()
-        self._kept = 0
+        self._kept = kept
         self._broken_off = False
         self._failed: str | None = None
         self._synced_s = time.monotonic()
@@ -79,6 +85,7 @@ class RunWriter:
                 (folder / LOGS_FOLDER).mkdir()
                 trials = undo.enter_context((folder / TRIALS_FILE).open("ab", buffering=0))
                 samples = undo.enter_context((folder / SAMPLES_FILE).open("ab", buffering=0))
+                hold_for_writing(trials, folder)
                 _replace(folder / TOPOLOGY_FILE, topology)
                 # The last one: where run.json stands the folder is a run.
                 _replace(folder / RUN_FILE, run)
@@ -91,6 +98,29 @@ class RunWriter:
     def logs(self) -> Path:
         """The folder of the processes' output."""
         return self.folder / LOGS_FOLDER
+
+    def new_part(self, topology: Topology) -> Path:
+        """Makes ready for a part that continues the run; returns the folder of its output.
+
+        Nothing of the parts before is written over: ``logs-2`` stands beside ``logs``, and
+        ``topology-1.json`` keeps where the first part ran.
+
+        Args:
+            topology: as it is stored, of the part before.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        try:
+            for number in itertools.count(2):
+                logs = self.folder / f"{LOGS_FOLDER}-{number}"
+                with contextlib.suppress(FileExistsError):
+                    logs.mkdir()
+                    _replace(self.folder / f"topology-{number - 1}.json", topology)
+                    return logs
+        except OSError as problem:
+            raise StoreError(self._sentence(problem)) from None
+        raise AssertionError("numbers do not end")
 
     def append(self, trial: Trial, times_us: NDArray[np.float32] | None, clock: str) -> Trial:
         """Stores a trial; returns it with the place of its samples.

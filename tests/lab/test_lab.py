@@ -26,9 +26,17 @@ def namespaces():
     return {path.name for path in Path("/run/netns").iterdir()}
 
 
-def rate(fabric, sender, receiver):
+def assert_carry(flows, mbit_per_s):
+    """A busy machine can make flows slower, never faster: they have some tries to be at a rate."""
+    got = []
+    while len(got) < 5 and (not got or got[-1] != about(mbit_per_s)):
+        got.append(sum(rates_mbit_per_s(flows)))
+    assert got[-1] == about(mbit_per_s), got
+
+
+def assert_carries(fabric, sender, receiver, mbit_per_s):
     with flow(fabric, fabric.node(sender), fabric.node(receiver)) as one:
-        return rates_mbit_per_s([one])[0]
+        assert_carry([one], mbit_per_s)
 
 
 def asked(lab, process):
@@ -39,7 +47,7 @@ def asked(lab, process):
 
 @pytest.mark.parametrize(("sender", "receiver"), [(0, 3), (1, 4)], ids=["one leaf", "two leaves"])
 def test_tcp_fills_a_nodes_link(lab, sender, receiver):
-    assert rate(lab.fabric, sender, receiver) == about(200)
+    assert_carries(lab.fabric, sender, receiver, 200)
 
 
 def test_an_uplink_is_shared_by_what_crosses_it(lab):
@@ -47,19 +55,19 @@ def test_an_uplink_is_shared_by_what_crosses_it(lab):
     nodes = lab.fabric.nodes
 
     with flow(lab.fabric, nodes[0], nodes[4]) as one, flow(lab.fabric, nodes[1], nodes[5]) as two:
-        assert sum(rates_mbit_per_s([one, two])) == about(100)
+        assert_carry([one, two], 100)
 
 
 def test_a_link_can_be_slow_one_way_and_heals(lab):
     lab.fabric.set_rate(2, 50, Way.OUT)
-    assert rate(lab.fabric, 2, 3) == about(50)
-    assert rate(lab.fabric, 3, 2) == about(200)
+    assert_carries(lab.fabric, 2, 3, 50)
+    assert_carries(lab.fabric, 3, 2, 200)
 
     lab.fabric.set_rate(2, 50, Way.IN)
-    assert rate(lab.fabric, 3, 2) == about(50)
+    assert_carries(lab.fabric, 3, 2, 50)
 
     lab.fabric.heal()
-    assert rate(lab.fabric, 2, 3) == about(200)
+    assert_carries(lab.fabric, 2, 3, 200)
 
 
 def test_a_pulled_cable_stops_a_flow_until_it_is_put_back(lab):
@@ -117,8 +125,8 @@ def test_two_fabrics_at_once_do_not_meet(lab, tmp_path):
     with Fabric(tmp_path, leaves=1, nodes_a_leaf=2, node_mbit_per_s=100) as other:
         assert other.node(0).address == lab.fabric.node(0).address
         assert set(other.namespaces).isdisjoint(lab.fabric.namespaces)
-        assert rate(other, 0, 1) == about(100)
-        assert rate(lab.fabric, 0, 1) == about(200)
+        assert_carries(other, 0, 1, 100)
+        assert_carries(lab.fabric, 0, 1, 200)
         assert socket.if_nameindex() == interfaces
 
 

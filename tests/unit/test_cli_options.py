@@ -75,6 +75,7 @@ OPTIONS = {
     "--results",
     "--json",
     "--dry-run",
+    "--resume",
     "--simulate",
     "--plant",
 }
@@ -107,6 +108,7 @@ def test_without_options_the_request_is_the_default_suite():
         expect_gpus=None,
         plant=None,
         simulate=None,
+        resume=None,
     )
 
 
@@ -133,6 +135,7 @@ def test_what_is_for_the_run_alone():
         expect_gpus=8,
         plant="stop:rank=1,call=12",
         simulate=None,
+        resume=None,
     )
     assert ask("--simulate", "fabric.toml").simulate == "fabric.toml"
 

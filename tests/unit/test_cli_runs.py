@@ -29,7 +29,8 @@ def put(root: Path, cluster: str, run_id: str, *, trials: int = 0, **changes) ->
         "exit_code": 0,
     }
     (folder / "run.json").write_bytes(msgspec.json.encode(header | changes))
-    (folder / "trials.jsonl").write_bytes(b'{"status":"ok","reason":null}\n' * trials)
+    lines = [b'{"trial_id":"%d","status":"ok","reason":null}\n' % n for n in range(trials)]
+    (folder / "trials.jsonl").write_bytes(b"".join(lines))
 
 
 def listed(*arguments: str) -> str:

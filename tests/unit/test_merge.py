@@ -99,6 +99,7 @@ def second(**changes) -> RankResult:
 
 def merged(*results: RankResult, case: Case = CASE, **more):
     span_s = (START_S, START_S + 2.5)
+    more = {"ranks": (0, 1), **more}
     return merge_results(case, 3, results, span_s, ["throttled"], TOPOLOGY, **more)
 
 
@@ -155,6 +156,17 @@ def test_wrong_data_are_placed_and_show_no_rate():
     (culprit,) = trial.culprits
     assert (culprit.rank, culprit.node, culprit.gpu) == (1, "b", 7)
     assert culprit.what == "received a wrong element after its last call"
+
+
+def test_a_wrong_element_of_a_group_is_placed_among_the_ranks_of_the_run():
+    wrong = WrongElement(rank=0, index=5, expected="3", got="nan", when="last")
+    first = msgspec.structs.replace(
+        MEASURED, status=Status.DATA_WRONG, reason=WRONG, first_wrong=wrong
+    )
+    trial = merged(first, second(status=Status.DATA_WRONG, reason=WRONG), ranks=(1, 0)).trial
+
+    assert trial.reason.text == "rank 1, element 5, last call: expected 3, got nan"
+    assert [(c.rank, c.node, c.gpu) for c in trial.culprits] == [(1, "b", 7)]
 
 
 def test_data_wrong_at_the_first_call_have_no_figures():

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from collbench.engine.placement import Slots, Wanted, choose_slots, refuse_launcher
+from collbench.engine.placement import Slots, Wanted, choose_slots
 from collbench.errors import NothingMeasured, UsageError
 from collbench.model import Gpu, RankPlace
 from collbench.probe.gpu import GpuSurvey
@@ -397,40 +397,21 @@ def test_gloo_has_no_fake_hosts(survey):
         choose(survey, backend="gloo", fake_hosts=2)
 
 
-@pytest.mark.parametrize(
-    ("environ", "by"),
-    [
-        ({"WORLD_SIZE": "8", "RANK": "3"}, "torchrun (WORLD_SIZE=8)"),
-        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "0"}, "srun (SLURM_STEP_NUM_TASKS=8)"),
-        (
-            {"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "1"},
-            "mpirun (OMPI_COMM_WORLD_SIZE=8)",
-        ),
-        ({"PMI_SIZE": "8", "PMI_RANK": "1"}, "mpirun (PMI_SIZE=8)"),
-    ],
-)
-def test_one_of_several_processes_of_a_launcher_is_refused(environ, by):
-    with pytest.raises(
-        UsageError,
-        match=says(
-            f"started as 8 processes by {by}: several processes are not supported in this"
-            " version; start one process on one node"
-        ),
-    ):
-        refuse_launcher(environ)
+# One of several processes
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {},
-        {"WORLD_SIZE": "1", "RANK": "0"},
-        {"WORLD_SIZE": "8"},
-        {"SLURM_NTASKS": "8"},
-        {"SLURM_NTASKS": "8", "SLURM_PROCID": "0"},
-        {"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
-    ],
-    ids=["bare", "torchrun of one", "a left-over", "salloc's shell", "batch script", "srun of one"],
-)
-def test_a_single_process_is_not_refused(environ):
-    assert refuse_launcher(environ) is None
+def test_a_process_takes_its_share_of_the_gpus_that_it_sees():
+    slots = choose_slots(Wanted(), TWO_GPUS, {}, CORES, NUMA, lambda visible: visible[1:])
+
+    assert [gpu.index for gpu in slots.gpus] == [1]
+    assert (slots.world_size, slots.cuda_index(0), slots.ranks_on_device(0)) == (1, 0, 1)
+
+
+def test_a_process_without_a_share_of_the_gpus_is_an_error_and_no_stand_in():
+    with pytest.raises(NothingMeasured, match="a GPU is present but none can be used"):
+        choose_slots(Wanted(), TWO_GPUS, {}, CORES, NUMA, lambda visible: ())
+
+
+def test_on_a_cpu_the_number_of_ranks_that_nobody_gives_is_the_caller_s():
+    assert choose(NOTHING, default_ranks=1).world_size == 1
+    assert choose(NOTHING, default_ranks=1, ranks=4).world_size == 4

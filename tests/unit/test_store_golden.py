@@ -407,7 +407,8 @@ FIELDS = {
     " nvls sharp nodes local_rank intra_path inter_path no_rdma_device warning",
     "Reason": "code text",
     "Run": "schema run_id command argv cluster suite policy repeats seed planned_trials backend"
-    " world_size environment note simulated emulated via planted started_at ended_at zygotes"
+    " world_size environment note simulated emulated via planted started_at resumed_at"
+    " ended_at zygotes"
     " workers communicators proof_s exit_code findings",
     "SampleRef": "offset_bytes layout ranks samples clock",
     "Summary": "samples ops_per_sample warmup_samples median_us ci95_us effective_samples min_us"

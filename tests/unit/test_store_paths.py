@@ -159,9 +159,11 @@ def test_a_results_folder_that_is_not_there_holds_no_runs(tmp_path):
 def test_kept_trials_are_whole_lines_that_no_interruption_left_out(root):
     folder = root / "lab" / "20261128-0412-aa11"
     lines = [
+        b'{"trial_id":"a","status":"ok","reason":null}',
+        b'{"trial_id":"b","status":"skipped","reason":{"code":"no_memory","text":"x"}}',
+        b'{"trial_id":"c","status":"skipped","reason":{"code":"interrupted","text":"x"}}',
+        b'{"trial_id":"a","status":"ok","reason":null}',
         b'{"status":"ok","reason":null}',
-        b'{"status":"skipped","reason":{"code":"no_memory","text":"x"}}',
-        b'{"status":"skipped","reason":{"code":"interrupted","text":"x"}}',
         b"# a note",
         b'{"status":"ok","rea',
     ]

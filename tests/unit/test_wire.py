@@ -11,9 +11,10 @@ import pytest
 from collbench.engine.wire import (
     Channel,
     Closed,
+    Connect,
+    Connected,
     Done,
-    Fork,
-    Forked,
+    ForkWorker,
     FromWorker,
     FromZygote,
     Hosting,
@@ -28,6 +29,7 @@ from collbench.engine.wire import (
     Reaped,
     Renew,
     ToWorker,
+    WorkerForked,
 )
 from collbench.errors import EngineError
 from collbench.measure.loop import RankResult
@@ -67,7 +69,7 @@ JOIN = Join(
     prefix="group1",
     token="0123456789abcdef",
     library="/opt/nccl/libnccl.so.2",
-    log="/run/logs/nccl-group1-rank1.log",
+    logged=True,
     plant=Plant(kind="late", rank=1, late_s=0.02),
 )
 DONE = Done(
@@ -84,12 +86,16 @@ DONE = Done(
 )
 MESSAGES = [
     (FromZygote, Ready()),
-    (FromZygote, Forked(rank=0, pid=123)),
+    (FromZygote, WorkerForked(rank=0, pid=123)),
     (FromZygote, Reaped(pid=123, exit_status=-9)),
-    (Fork, Fork(rank=0, variables={"NCCL_BUFFSIZE": "1", "NCCL_NET": None}, cpuset="0-3")),
+    (
+        ForkWorker,
+        ForkWorker(rank=0, variables={"NCCL_BUFFSIZE": "1", "NCCL_NET": None}, cpuset="0-3"),
+    ),
     (ToWorker, JOIN),
     (ToWorker, Measure(case=CASE, policy=Policy(samples=5))),
     (ToWorker, Renew(variables={"NCCL_ALGO": "Tree", "NCCL_PROTO": None})),
+    (ToWorker, Connect(case=CASE)),
     (ToWorker, Prove(case=CASE)),
     (ToWorker, Quit()),
     (FromWorker, Hosting(port=4711)),
@@ -97,6 +103,7 @@ MESSAGES = [
         FromWorker,
         Joined(torch="2.13.0", cuda="13.0", nccl=LibraryVersion(version="2.28.9", path="/x")),
     ),
+    (FromWorker, Connected()),
     (FromWorker, DONE),
     (FromWorker, Proved(proof=RankProof(network="Socket", nodes=2, warning="no route"))),
     (FromWorker, Raised(text="RuntimeError: no", refused=True)),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +13,7 @@ import psutil
 from collbench.store import StoredRun, read_run
 from lab.processes import Processes, wait_until
 
-COMMAND = ("-m", "collbench", "sweep")
-"""What Python is to run."""
+SWEEP = (sys.executable, "-m", "collbench", "sweep")
 DEADLINE_S = 90.0
 """A machine of two cores may be busy with more than this."""
 
@@ -45,17 +42,12 @@ class Sweeps:
         self.agents: list[subprocess.Popen[bytes]] = []
         """The latest plain sweep's processes, in the order of the nodes."""
 
-    def python(self, *arguments: str) -> list[str]:
-        """Returns a command of this Python."""
-        return [sys.executable, *arguments]
-
     def start(
         self, node: int, arguments: Sequence[str], env: Mapping[str, str | None] | None = None
     ) -> subprocess.Popen[bytes]:
         """Starts one process of a sweep on a node; it has the secret."""
         environ = {**self.environ, "COLLBENCH_SECRET": self.secret, **(env or {})}
-        command = self.python(*COMMAND, *arguments)
-        return self.lab.run_in(self.lab.fabric.node(node), command, env=environ)
+        return self.lab.run_in(self.lab.fabric.node(node), [*SWEEP, *arguments], env=environ)
 
     def place(self, rank: int, nodes: int, *, port: int | None = None) -> list[str]:
         """Returns the options that say which of the nodes this is and where they meet."""
@@ -110,31 +102,20 @@ class Sweeps:
 
     def stored(self) -> StoredRun:
         """Returns the only run there is."""
-        (folder,) = self.folders()
-        return read_run(folder)
+        (stored,) = self.all_stored()
+        return stored
+
+    def all_stored(self) -> list[StoredRun]:
+        """Returns all runs."""
+        return [read_run(folder) for folder in self.folders()]
 
     def foreign_files(self) -> list[str]:
-        """Returns what lies about that belongs to no run."""
+        """Returns what lies about that belongs to no run; the folder for meetings stays, empty."""
         runs = self.folders()
-        known = {*runs, *(run.parent for run in runs)}
+        known = {*runs, *(run.parent for run in runs), self.results / ".meeting"}
         return [
             str(path)
             for top in (self.results, self.scratch)
             for path in top.rglob("*")
             if path not in known and not any(run in path.parents for run in runs)
         ]
-
-
-def codes(done: Sequence[subprocess.CompletedProcess[str]]) -> list[int]:
-    """Returns exit statuses."""
-    return [one.returncode for one in done]
-
-
-def signal_of(number: signal.Signals) -> int:
-    """Returns the status of a process that a signal has ended, as ``Popen`` has it."""
-    return -int(number)
-
-
-def without(names: Iterable[str]) -> dict[str, str | None]:
-    """Returns an environment's change that takes variables away."""
-    return {name: None for name in names if name in os.environ}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import socket
 import time
@@ -51,9 +52,21 @@ def flow(fabric: Fabric, sender: Node, receiver: Node) -> Iterator[Flow]:
         yield Flow(near, far)
 
 
+@contextlib.contextmanager
+def ahead_of_others() -> Iterator[None]:
+    """Lets this process run before all ordinary ones, where allowed: it must keep up with links."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
+
+
 def run_for(flows: list[Flow], duration_s: float) -> list[float]:
     """Lets flows run side by side and returns the megabits per second that each received."""
-    with selectors.DefaultSelector() as selector:
+    with ahead_of_others(), selectors.DefaultSelector() as selector:
         for one in flows:
             one.register(selector)
         before = [one.received_bytes for one in flows]

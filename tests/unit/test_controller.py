@@ -1,0 +1,463 @@
+"""The controller's switching between settings: what it starts, renews, shares and gives up."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from fake_engine import RANKS, Fails, FakeCluster, Stage, played, round_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from setting_cases import VARIABLES, made_case, swept_by
+
+from collbench.engine.lineup import count_starts
+from collbench.engine.protocol import Group, Round
+from collbench.errors import NothingMeasured
+from collbench.model import Mode, NodeState, Policy, Proof, Reason, ReasonCode, Status
+
+RING, TREE = {"NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Tree"}
+SMALL, LARGE = {"NCCL_BUFFSIZE": "1"}, {"NCCL_BUFFSIZE": "2"}
+ONE, TWO = {"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}
+KILLED = "rank 1 (pid 1001) dead: SIGKILL in call 7"
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+@pytest.fixture
+def play(stage):
+    """Runs cases of one repeat; returns their trials and the cluster."""
+
+    def run(cases, **more):
+        async def work():
+            cluster = FakeCluster(stage, swept=swept_by(cases), **more)
+            found = await cluster.run(round_of(cases))
+            return [outcome.trial for outcome in found], cluster
+
+        return played(work())
+
+    return run
+
+
+@pytest.fixture
+def play_rounds(stage):
+    """Runs rounds; returns the trials of all."""
+
+    def run(rounds, swept=(), **more):
+        async def work():
+            cluster = FakeCluster(stage, swept=swept, **more)
+            return [outcome.trial for outcome in await cluster.run_all(rounds)]
+
+        return played(work())
+
+    return run
+
+
+def listed(*of_settings, mode=Mode.GRAPH, backend="nccl"):
+    numbered = enumerate(of_settings, 1)
+    return [made_case(number, setting, mode, backend) for number, setting in numbered]
+
+
+def statuses(trials):
+    return [trial.status for trial in trials]
+
+
+# What is shared
+
+
+def test_a_communicator_s_setting_renews_and_nothing_else(stage, play):
+    trials, _ = play(listed(RING, RING, TREE, {}))
+
+    assert stage.events == [
+        ("zygote", {}),
+        ("team", 1, True, {"NCCL_ALGO": "Ring"}),
+        ("join", 1),
+        ("connect", 1, RING),
+        ("measure", 1, RING),
+        ("measure", 1, RING),
+        ("renew", 1, {"NCCL_ALGO": "Tree"}),
+        ("connect", 1, TREE),
+        ("measure", 1, TREE),
+        ("renew", 1, {"NCCL_ALGO": None}),
+        ("connect", 1, {}),
+        ("measure", 1, {}),
+    ]
+    ended = [Status.OK, Status.OK, Status.PATH_NOT_USED, Status.OK]
+    assert statuses(trials) == ended, "every log tells of Ring"
+
+
+def test_a_worker_s_setting_takes_new_workers_of_the_same_zygote(stage, play):
+    play(listed(SMALL, LARGE, {}))
+
+    assert stage.happened("zygote", "team", "quit", "renew") == [
+        ("zygote", {}),
+        ("team", 1, True, {"NCCL_BUFFSIZE": "1"}),
+        ("quit", 1),
+        ("team", 2, True, {"NCCL_BUFFSIZE": "2"}),
+        ("quit", 2),
+        ("team", 3, True, {"NCCL_BUFFSIZE": None}),
+    ]
+
+
+def test_a_zygote_s_setting_takes_a_new_zygote(stage, play):
+    play(listed(ONE, TWO, {}))
+
+    assert stage.happened("zygote", "team", "quit") == [
+        ("zygote", {"PYTHONHASHSEED": "1"}),
+        ("team", 1, True, {}),
+        ("quit", 1),
+        ("zygote", {"PYTHONHASHSEED": "2"}),
+        ("team", 2, True, {}),
+        ("quit", 2),
+        ("zygote", {"PYTHONHASHSEED": None}),
+        ("team", 3, True, {}),
+    ]
+
+
+def test_eager_on_nccl_is_proved_by_a_twin_that_lives_on(stage, play):
+    trials, cluster = play(listed(RING, RING, mode=Mode.EAGER))
+
+    ring = {"NCCL_ALGO": "Ring"}
+    assert stage.happened("team", "connect", "measure", "prove") == [
+        ("team", 1, False, ring),
+        ("connect", 1, RING),
+        ("measure", 1, RING),
+        ("team", 2, True, ring),
+        ("connect", 2, RING),
+        ("prove", 2, RING),
+        ("measure", 1, RING),
+        ("prove", 2, RING),
+    ]
+    assert [trial.proof.twin for trial in trials] == [True, True]
+    assert cluster.controller.facts.proof_s > 0
+
+
+def test_quiet_variables_are_those_of_quiet_workers_alone(stage, play):
+    play(listed({}, mode=Mode.EAGER), quiet={"NCCL_DEBUG": "WARN"})
+
+    assert stage.happened("team") == [("team", 1, False, {"NCCL_DEBUG": "WARN"}),
+                                      ("team", 2, True, {})]  # fmt: skip
+
+
+def test_both_kinds_of_workers_follow_a_new_setting(stage, play):
+    play(listed(RING, TREE, mode=Mode.EAGER))
+
+    assert stage.happened("team", "renew") == [
+        ("team", 1, False, {"NCCL_ALGO": "Ring"}),
+        ("team", 2, True, {"NCCL_ALGO": "Ring"}),
+        ("renew", 1, {"NCCL_ALGO": "Tree"}),
+        ("renew", 2, {"NCCL_ALGO": "Tree"}),
+    ]
+
+
+def test_both_kinds_of_workers_end_where_a_worker_s_setting_changes(stage, play):
+    play(listed(SMALL, LARGE, mode=Mode.EAGER))
+
+    assert stage.happened("team", "quit") == [
+        ("team", 1, False, {"NCCL_BUFFSIZE": "1"}),
+        ("team", 2, True, {"NCCL_BUFFSIZE": "1"}),
+        ("quit", 1),
+        ("quit", 2),
+        ("team", 3, False, {"NCCL_BUFFSIZE": "2"}),
+        ("team", 4, True, {"NCCL_BUFFSIZE": "2"}),
+    ]
+
+
+def test_a_graph_is_timed_and_proved_in_the_same_logged_workers(stage, play):
+    trials, cluster = play(listed({}, {}))
+
+    assert stage.happened("team", "prove") == [("team", 1, True, {})]
+    assert [(t.proof.twin, t.proof.ranks) for t in trials] == [(False, RANKS)] * 2
+    assert cluster.controller.facts.proof_s == 0
+
+
+@pytest.mark.parametrize(
+    ("backend", "policy", "connected"),
+    [("gloo", Policy(), []), ("nccl", Policy(proof=False), [("connect", 1, {})])],
+)
+def test_where_nothing_is_proved_quiet_workers_do(stage, play, backend, policy, connected):
+    trials, _ = play(listed({}, {}, mode=Mode.EAGER, backend=backend), policy=policy)
+
+    assert stage.happened("team", "prove") == [("team", 1, False, {})]
+    assert stage.happened("connect") == connected
+    assert [trial.proof for trial in trials] == [None, None]
+
+
+def test_what_did_not_end_well_is_not_proved(stage, play):
+    stage.status = Status.UNSUPPORTED
+    trials, _ = play(listed({}, mode=Mode.EAGER))
+
+    assert stage.happened("prove") == []
+    assert trials[0].proof is None
+
+
+def test_repeats_share_no_process(stage, play_rounds):
+    cases = listed({})
+    play_rounds([round_of(cases), round_of(cases, repeat=1)])
+
+    assert [event[0] for event in stage.happened("zygote", "team", "quit")] == [
+        "zygote", "team", "quit", "zygote", "team"
+    ]  # fmt: skip
+
+
+def test_rounds_of_one_repeat_share_what_they_can(stage, play_rounds):
+    cases = listed({})
+    play_rounds([round_of(cases), round_of(cases)])
+
+    assert [event[0] for event in stage.happened("zygote", "team", "join", "measure")] == [
+        "zygote", "team", "join", "measure", "measure"
+    ]  # fmt: skip
+
+
+SETTINGS = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(values) for name, values in VARIABLES.items()}
+)
+REPEATS = st.lists(
+    st.lists(st.tuples(SETTINGS, st.sampled_from(Mode)), min_size=1, max_size=8).map(
+        lambda pairs: [made_case(number, *pair) for number, pair in enumerate(pairs, 1)]
+    ),
+    max_size=3,
+)
+
+
+@settings(deadline=None)
+@given(REPEATS, st.booleans())
+def test_the_facts_count_what_the_plan_has_counted(repeats, proof):
+    policy = Policy(proof=proof)
+    swept = swept_by([case for cases in repeats for case in cases])
+    rounds = [round_of(cases, repeat) for repeat, cases in enumerate(repeats)]
+    stage = Stage()
+
+    async def work():
+        cluster = FakeCluster(stage, swept=swept, policy=policy)
+        return await cluster.run_all(rounds), cluster.starts()
+
+    found, starts = played(work())
+    counted = count_starts(rounds, policy, RANKS, swept)
+    assert starts == msgspec.structs.replace(counted, twins=0)
+    assert len(stage.happened("prove")) == counted.twins
+    assert len(found) == sum(map(len, repeats))
+
+
+# Groups of a round
+
+
+def test_groups_run_at_the_same_time_and_each_is_a_world_of_its_own(stage):
+    groups = tuple(
+        Group(ranks=ranks, cases=(made_case(number, {}, backend="gloo"),))
+        for number, ranks in enumerate([(0, 2), (1, 3)], 1)
+    )
+
+    async def work():
+        cluster = FakeCluster(stage, nodes=(2, 2))
+        return await cluster.run(Round(repeat=0, groups=groups))
+
+    outcomes = played(work())
+
+    assert sorted(outcome.trial.case.size_bytes for outcome in outcomes) == [8, 16]
+    assert statuses(outcome.trial for outcome in outcomes) == [Status.OK] * 2
+    steps = [event[0] for event in stage.events]
+    assert steps.index("measure") > max(i for i, step in enumerate(steps) if step == "join")
+
+
+def test_a_group_that_never_forms_does_not_end_those_that_do(stage, play_rounds):
+    for number in (2, 3, 4):
+        stage.faults[number, "join"] = Fails.DIED
+    first = round_of(listed({}), ranks=(0, 1))
+    second = round_of(listed({}, {}, {}, {}), ranks=(2, 3))
+    trials = play_rounds([first, second], nodes=(2, 2))
+
+    assert statuses(trials) == [Status.OK] + [Status.CRASHED] * 4
+    assert [event[1] for event in stage.happened("team")] == [1, 2, 3, 4], "then it is given up"
+
+
+# What goes wrong
+
+
+def test_a_setting_that_all_ranks_refuse_is_formed_once(stage, play_rounds):
+    cases = listed(RING, TREE, TREE, RING)
+    rounds = [round_of(cases), round_of(cases, repeat=1)]
+    stage.faults[1, "renew"] = Fails.REFUSED
+    trials = play_rounds(rounds, swept_by(cases))
+
+    assert statuses(trials) == [
+        Status.OK, Status.UNSUPPORTED, Status.UNSUPPORTED, Status.OK
+    ] * 2  # fmt: skip
+    refused = Reason(code=ReasonCode.REFUSED, text="refused by rank 0")
+    assert [trial.reason for trial in trials[1:3]] == [refused] * 2
+    assert stage.happened("renew") == [("renew", 1, {"NCCL_ALGO": "Tree"})]
+    assert [event[1] for event in stage.happened("team")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("fails", "words"),
+    [
+        (Fails.DIED, r"rank 1 \(pid 1005\) dead: SIGKILL in call 7 \(rank 1\)"),
+        (Fails.RAISED, r"rank 0 raised raised by rank 0 \(rank 0\)"),
+    ],
+)
+def test_formations_that_fail_three_times_in_a_row_end_a_run_without_any(stage, play, fails, words):
+    for number in range(1, 4):
+        stage.faults[number, "join"] = fails
+
+    with pytest.raises(NothingMeasured, match=f"3 times in a row: {words}; logs: /run/logs"):
+        play(listed(RING, RING, RING, RING))
+
+    assert stage.happened("team", "end") == [
+        event
+        for number in (1, 2, 3)
+        for event in [("team", number, True, {"NCCL_ALGO": "Ring"}), ("end", number)]
+    ]
+
+
+def test_a_setting_that_does_not_form_three_times_in_a_row_is_given_up(stage, play):
+    stage.faults[1, "renew"] = Fails.DIED
+    for number in (2, 3):
+        stage.faults[number, "join"] = Fails.DIED
+    trials, _ = play(listed(RING, TREE, TREE, TREE, TREE, RING))
+
+    assert statuses(trials) == [Status.OK] + [Status.CRASHED] * 4 + [Status.OK]
+    assert [event[1] for event in stage.happened("team")] == [1, 2, 3, 4]
+
+
+def test_a_formation_that_succeeds_starts_the_count_anew(stage, play):
+    for number in (1, 2, 4, 5):
+        stage.faults[number, "join"] = Fails.DIED
+    stage.faults[3, "measure"] = stage.faults[6, "measure"] = Fails.DIED
+    trials, cluster = play(listed(*[{}] * 7))
+
+    assert statuses(trials) == [Status.CRASHED] * 6 + [Status.OK]
+    assert cluster.starts().workers == 7 * RANKS
+    assert cluster.starts().communicators == 3, "those that stood"
+
+
+def test_without_a_setting_a_refusal_is_a_failure_like_others(stage, play):
+    for number in range(1, 4):
+        stage.faults[number, "join"] = Fails.REFUSED
+
+    with pytest.raises(NothingMeasured, match="refused by rank 0"):
+        play(listed({}, {}, {}))
+
+
+@pytest.mark.parametrize("step", ["connect", "measure"])
+def test_a_fault_costs_one_case_and_its_workers(stage, play, step):
+    stage.faults[1, step] = Fails.DIED
+    trials, _ = play(listed({}, {}))
+
+    assert statuses(trials) == [Status.CRASHED, Status.OK]
+    assert trials[0].reason == Reason(code=ReasonCode.KILLED, text=KILLED)
+    assert [culprit.log_tail for culprit in trials[0].culprits] == [["last words"]]
+    assert stage.happened("team", "end") == [
+        ("team", 1, True, {}),
+        ("end", 1),
+        ("team", 2, True, {}),
+    ]
+
+
+@pytest.mark.parametrize("step", ["join", "connect", "prove"])
+def test_a_twin_that_faults_leaves_the_timing(stage, play, step):
+    stage.faults[2, step] = Fails.DIED
+    trials, _ = play(listed({}, {}, mode=Mode.EAGER))
+
+    assert statuses(trials) == [Status.OK] * 2
+    assert [trial.summary.median_us for trial in trials] == [5.0, 5.0]
+    assert trials[0].proof == Proof(twin=True, problem=KILLED.replace("1001", "1003"))
+    assert trials[1].proof.problem is None
+    assert [event[:3] for event in stage.happened("team", "end")] == [
+        ("team", 1, False),
+        ("team", 2, True),
+        ("end", 2),
+        ("team", 3, True),
+    ]
+
+
+def test_a_worker_that_survives_sigkill_ends_the_run(stage, play):
+    stage.faults[1, "measure"] = Fails.RAISED
+    stage.unkillable = True
+
+    with pytest.raises(
+        NothingMeasured,
+        match=r"rank 0 \(pid 1000\) on n0, rank 1 \(pid 1001\) on n0 lives on 5 s after SIGKILL",
+    ):
+        play(listed({}, {}))
+
+
+def test_a_station_that_cannot_fork_ends_the_run(stage, play):
+    stage.cannot_fork = "the zygote process has ended: no torch"
+
+    with pytest.raises(NothingMeasured, match=r"^n0: the zygote process has ended: no torch$"):
+        play(listed({}))
+
+
+def test_a_node_that_is_lost_costs_its_cases_and_no_more(stage):
+    async def work():
+        cluster = FakeCluster(stage, nodes=(2, 2))
+        whole = await cluster.run(round_of(listed({}), ranks=(0, 2)))
+        cluster.crew.lose(cluster.posts[1], "its connection ended")
+        cluster.controller.lose("n1")
+        across = await cluster.run(round_of(listed({}, {}, {}), ranks=(0, 2)))
+        within = await cluster.run(round_of(listed({}), ranks=(0, 1)))
+        return [o.trial for o in (*whole, *across, *within)], cluster.controller.facts
+
+    trials, facts = played(work())
+
+    assert statuses(trials) == [
+        Status.OK, Status.NODE_LOST, Status.SKIPPED, Status.SKIPPED, Status.OK
+    ]  # fmt: skip
+    lost = Reason(code=ReasonCode.NODE_LOST, text="n1 is lost: its connection ended")
+    assert [trial.reason for trial in trials[1:4]] == [lost] * 3
+    assert [[c.node for c in trial.culprits] for trial in trials[1:4]] == [["n1"], [], []]
+    assert [(node.name, node.state) for node in facts.topology.nodes] == [
+        ("n0", NodeState.PRESENT),
+        ("n1", NodeState.LOST),
+    ]
+
+
+# The first group
+
+
+def started(stage, cases, swept=()):
+    """Runs ``start`` and then the round; returns the versions between them and the trials."""
+
+    async def work():
+        cluster = FakeCluster(stage, swept=swept)
+        assert cluster.controller.facts.nccl is None
+        await cluster.controller.start(round_of(cases))
+        nccl = cluster.controller.facts.nccl
+        return nccl, [outcome.trial for outcome in await cluster.run(round_of(cases))]
+
+    return played(work())
+
+
+def test_start_forms_the_group_that_the_first_case_uses(stage):
+    nccl, _ = started(stage, listed(RING, TREE), ["NCCL_ALGO"])
+
+    assert nccl.version == "2.28.9"
+    assert stage.happened("team", "renew") == [
+        ("team", 1, True, {"NCCL_ALGO": "Ring"}),
+        ("renew", 1, {"NCCL_ALGO": "Tree"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fails", "words"), [(Fails.DIED, "dead: SIGKILL"), (Fails.REFUSED, "refused by rank 0")]
+)
+def test_a_first_group_without_a_setting_has_to_come_together(stage, fails, words):
+    stage.faults[1, "join"] = fails
+
+    with pytest.raises(
+        NothingMeasured, match=f"the ranks do not come together: .*{words}.*; logs: /run/logs"
+    ):
+        started(stage, listed({}))
+
+    assert stage.events[-1] == ("end", 1)
+
+
+def test_a_first_setting_that_is_refused_is_told_by_its_cases(stage):
+    stage.faults[1, "join"] = Fails.REFUSED
+    cases = listed(TREE, RING)
+    _, trials = started(stage, cases, swept_by(cases))
+
+    assert statuses(trials) == [Status.UNSUPPORTED, Status.OK]
+    assert [event[1] for event in stage.happened("team")] == [1, 2]

@@ -1,0 +1,286 @@
+"""Workers wherever they are: which are kept, which are forked, and how they come together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fake_engine import STORE_PORT, Fails, FakeCluster, Stage, played
+from msgspec.structs import replace
+
+from collbench.engine.faults import Fault
+from collbench.engine.lineup import Kind
+from collbench.engine.orders import Died, Fork, ForkFailed
+from collbench.errors import NothingMeasured
+from collbench.model import Status
+from collbench.nccl.settings import Needs
+
+PLAIN = Needs(zygote=(), worker=(), communicator=())
+LARGE = replace(PLAIN, worker=(("NCCL_BUFFSIZE", "2"),))
+OTHER_ZYGOTE = replace(PLAIN, zygote=(("PYTHONHASHSEED", "1"),))
+TREE = replace(PLAIN, communicator=(("NCCL_ALGO", "Tree"),))
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+def on_nodes(stage, work, *nodes):
+    """Runs work with the crew of so many ranks a node; returns what it returns."""
+
+    async def with_crew():
+        cluster = FakeCluster(stage, nodes=nodes)
+        return await work(cluster, cluster.crew)
+
+    return played(with_crew())
+
+
+def numbers(seats):
+    return [seat.number for seat in seats]
+
+
+# Who is kept
+
+
+def test_workers_are_forked_once_and_found_again(stage):
+    async def work(cluster, crew):
+        first = await crew.seated((0, 1, 2, 3), Kind.QUIET, 0, PLAIN)
+        again = await crew.seated((3, 1), Kind.QUIET, 0, PLAIN)
+        return first, again, crew.forked, crew.zygotes
+
+    first, again, forked, zygotes = on_nodes(stage, work, 2, 2)
+    assert [(seat.rank, seat.node, seat.local_rank) for seat in first] == [
+        (0, "n0", 0),
+        (1, "n0", 1),
+        (2, "n1", 0),
+        (3, "n1", 1),
+    ]
+    assert [seat.pid for seat in first] == [1000, 1001, 1002, 1003]
+    assert again == [first[3], first[1]], "in the order asked for"
+    assert (forked, zygotes) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "repeat", "needs", "kept"),
+    [
+        (Kind.QUIET, 0, PLAIN, True),
+        (Kind.QUIET, 0, TREE, True),
+        (Kind.QUIET, 0, LARGE, False),
+        (Kind.QUIET, 0, OTHER_ZYGOTE, False),
+        (Kind.QUIET, 1, PLAIN, False),
+        (Kind.LOGGED, 0, PLAIN, False),
+    ],
+    ids=["the same", "communicator", "variables", "zygote", "repeat", "kind"],
+)
+def test_what_makes_other_workers_necessary(stage, kind, repeat, needs, kept):
+    async def work(cluster, crew):
+        first = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        second = await crew.seated((0, 1), kind, repeat, needs)
+        return numbers(first), numbers(second)
+
+    first, second = on_nodes(stage, work, 2)
+    assert second == (first if kept else [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("needs", "ended"), [(PLAIN, []), (LARGE, [("quit", 1), ("quit", 2)])], ids=["same", "other"]
+)
+def test_both_kinds_of_workers_end_where_one_of_them_has_other_variables(stage, needs, ended):
+    async def work(cluster, crew):
+        await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        await crew.seated((0, 1), Kind.LOGGED, 0, PLAIN)
+        await crew.seated((0, 1), Kind.QUIET, 0, needs)
+
+    on_nodes(stage, work, 2)
+    assert stage.happened("quit", "end") == ended
+
+
+def test_a_worker_that_has_ended_is_replaced_and_the_others_stay(stage):
+    async def work(cluster, crew):
+        first = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        gone = Died(seat=first[1].number, exit_status=-9, calls=0, log_tail=[])
+        crew.report(cluster.posts[0], gone)
+        return first, await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+
+    first, second = on_nodes(stage, work, 2)
+    assert second[0] is first[0]
+    assert second[1].number == 2
+
+
+def test_news_of_workers_that_nobody_knows_any_more_are_ignored(stage):
+    async def work(cluster, crew):
+        seats = await crew.seated((0,), Kind.QUIET, 0, PLAIN)
+        await crew.dismiss(seats, kill=True)
+        late = Died(seat=seats[0].number, exit_status=-9, calls=0, log_tail=[])
+        fresh = await crew.seated((0,), Kind.QUIET, 0, PLAIN)
+        crew.report(cluster.posts[0], late)
+        return fresh, await crew.seated((0,), Kind.QUIET, 0, PLAIN)
+
+    fresh, again = on_nodes(stage, work, 1)
+    assert again == fresh
+
+
+def test_all_are_dismissed_at_the_end(stage):
+    async def work(cluster, crew):
+        await crew.seated((0, 1, 2), Kind.QUIET, 0, PLAIN)
+        await crew.seated((0, 1, 2), Kind.LOGGED, 0, PLAIN)
+        await crew.dismiss_all(kill=True)
+        return [station.held for station in cluster.stations]
+
+    assert on_nodes(stage, work, 2, 1) == [{}, {}]
+
+
+# What goes wrong
+
+
+def test_a_station_that_cannot_fork_leaves_no_workers_on_the_others(stage):
+    async def work(cluster, crew):
+        def refuse(order):
+            if isinstance(order, Fork):
+                seats = [seat.seat for seat in order.seats]
+                crew.report(cluster.posts[1], ForkFailed(seats=seats, text="no torch"))
+            else:
+                cluster.stations[1].send(order)
+
+        cluster.posts[1].send = refuse
+        with pytest.raises(NothingMeasured, match=r"^n1: no torch$"):
+            await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        return cluster.stations[0].held
+
+    assert on_nodes(stage, work, 1, 1) == {}
+
+
+def test_a_worker_that_ends_as_soon_as_it_is_forked_is_a_death_and_no_lost_node(stage):
+    async def work(cluster, crew):
+        def fork_and_lose(order):
+            cluster.stations[0].send(order)
+            if isinstance(order, Fork):
+                gone = Died(seat=order.seats[1].seat, exit_status=127, calls=0, log_tail=[])
+                asyncio.get_running_loop().call_soon(crew.report, cluster.posts[0], gone)
+
+        cluster.posts[0].send = fork_and_lose
+        seats = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        return await crew.join(seats)
+
+    fault = on_nodes(stage, work, 2)
+    assert fault.status is Status.CRASHED
+    assert fault.reason.text == "rank 1 (pid 1001) dead: exit status 127 in call 0"
+
+
+@pytest.mark.parametrize("when", ["before", "while forking"])
+def test_a_lost_node_is_a_fault_of_groups_that_need_it(stage, when):
+    async def work(cluster, crew):
+        far = cluster.posts[1]
+        if when == "before":
+            crew.lose(far, "its connection ended")
+        else:
+            far.send = lambda order: crew.lose(far, "its connection ended")
+        across = await crew.seated((0, 1, 2), Kind.QUIET, 0, PLAIN)
+        within = await crew.seated((0,), Kind.QUIET, 0, PLAIN)
+        crew.lose(far, "said again")
+        return across, within, cluster.stations[0].held
+
+    across, within, held = on_nodes(stage, work, 1, 2)
+    assert isinstance(across, Fault)
+    assert across.reason.text == "n1 is lost: its connection ended"
+    assert [(culprit.rank, culprit.node) for culprit in across.culprits] == [(1, "n1"), (2, "n1")]
+    assert list(held) == numbers(within), "nobody else is left"
+
+
+def test_a_lost_node_ends_every_wait_for_it(stage):
+    async def work(cluster, crew):
+        far = cluster.posts[1]
+        seats = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        far.send = lambda order: None
+        dismissing = asyncio.ensure_future(crew.dismiss(seats, kill=True))
+        await asyncio.sleep(0)
+        crew.lose(far, "its connection ended")
+        await asyncio.wait_for(dismissing, 1.0)
+
+    on_nodes(stage, work, 1, 1)
+
+
+def test_those_that_survive_sigkill_are_remembered(stage):
+    stage.unkillable = True
+
+    async def work(cluster, crew):
+        seats = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        await crew.dismiss(seats, kill=True)
+        return [seat.rank for seat in crew.survivors]
+
+    assert on_nodes(stage, work, 2) == [0, 1]
+
+
+# Groups
+
+
+def test_a_group_s_ranks_count_from_0_and_meet_at_the_address_of_the_first(stage):
+    async def work(cluster, crew):
+        seats = await crew.seated((3, 0), Kind.QUIET, 0, PLAIN)
+        joined = await crew.join(seats)
+        return joined, {seat.group for seat in seats}
+
+    joined, groups = on_nodes(stage, work, 2, 2)
+    assert len(joined) == 2
+    assert groups == {1}
+    first, second = stage.joins
+    assert [(join.rank, join.world_size, join.store_port) for join in (first, second)] == [
+        (0, 2, None),
+        (1, 2, STORE_PORT),
+    ]
+    assert {join.store_host for join in stage.joins} == {"198.18.0.2"}, "of the node of rank 3"
+    assert {join.prefix for join in stage.joins} == {"group1"}
+    assert len({join.token for join in stage.joins}) == 1
+    assert {join.ranks_on_device for join in stage.joins} == {2}
+
+
+def test_groups_form_at_the_same_time_and_have_nothing_in_common(stage):
+    async def work(cluster, crew):
+        async def form(*ranks):
+            return await crew.join(await crew.seated(ranks, Kind.QUIET, 0, PLAIN))
+
+        return await asyncio.gather(form(0, 2), form(1, 3))
+
+    formed = on_nodes(stage, work, 2, 2)
+    assert [len(joined) for joined in formed] == [2, 2]
+    by_prefix = {}
+    for join in stage.joins:
+        by_prefix.setdefault(join.prefix, []).append(join)
+    assert {prefix: [join.rank for join in joins] for prefix, joins in by_prefix.items()} == {
+        "group1": [0, 1],
+        "group2": [0, 1],
+    }
+    assert len({join.token for join in stage.joins}) == 2
+
+
+def test_a_group_that_joins_again_is_another_one(stage):
+    async def work(cluster, crew):
+        seats = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        await crew.join(seats)
+        await crew.join(seats)
+        return {seat.group for seat in seats}
+
+    assert on_nodes(stage, work, 2) == {2}
+    assert sorted({join.prefix for join in stage.joins}) == ["group1", "group2"]
+
+
+def test_a_first_rank_that_cannot_host_is_asked_alone(stage):
+    stage.faults[1, "join"] = Fails.DIED
+
+    async def work(cluster, crew):
+        return await crew.join(await crew.seated((0,), Kind.QUIET, 0, PLAIN))
+
+    fault = on_nodes(stage, work, 1)
+    assert fault.status is Status.CRASHED
+
+
+def test_orders_carry_the_variables_of_setting_and_kind(stage):
+    async def work(cluster, crew):
+        needs = replace(LARGE, communicator=TREE.communicator)
+        await crew.seated((0,), Kind.QUIET, 0, needs)
+
+    on_nodes(stage, work, 1)
+    assert stage.happened("team") == [
+        ("team", 1, False, {"NCCL_BUFFSIZE": "2", "NCCL_ALGO": "Tree"})
+    ]
