@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collbench.stats import FloatArray
 
-MOST_SPLITS = 1000
+MOST_SPLITS = 500
 """Above as many, a seeded choice of them stands for all."""
 
 _SEED = 20261130

@@ -103,8 +103,8 @@ def test_switches_of_curves(ladder):
     for _ in range(curves):
         noise = 1 + 0.03 * random.standard_normal(sizes.size)
         found = fit_segments(sizes, laws.min(axis=0) * noise).switches_bytes
-        near = [abs(int(np.searchsorted(sizes, one)) - k) <= 1 for one, k in zip(found, true)]
-        both += len(found) == 2 and all(near)
+        places = np.searchsorted(sizes, found)
+        both += len(found) == 2 and bool(np.all(np.abs(places - true) <= 1))
         fit = fit_segments(sizes, laws[2] * noise)
         single += fit.switches_bytes == ()
         covered += fit.segments[0].alpha_low_us <= 40 <= fit.segments[0].alpha_high_us

@@ -7,11 +7,11 @@ import os
 import signal
 import socket
 import struct
-import subprocess
 
 import msgspec
 import pytest
 from fake_engine import played
+from fake_zygote import FakeWatch, FakeZygote
 
 import collbench.engine.station as station
 from collbench.engine.logs import LogPlace
@@ -32,21 +32,17 @@ from collbench.engine.orders import (
     Tell,
     TellEach,
 )
-from collbench.engine.processes import WorkerProcess
-from collbench.engine.progress import SharedProgress, create_progress_file
 from collbench.engine.station import Station
 from collbench.engine.wire import (
     Channel,
     Connect,
     Done,
-    FromWorker,
     Hosting,
     Measure,
     Raised,
     Renew,
     ToWorker,
 )
-from collbench.errors import NothingMeasured
 from collbench.measure.loop import RankResult
 from collbench.measure.protocols import Phase
 from collbench.model import Case, Policy, Status
@@ -65,100 +61,6 @@ CASE = Case(
 MEASURE = Measure(case=CASE, policy=Policy())
 DONE = Done(result=RankResult(status=Status.OK))
 RAISED = Raised(text="RuntimeError", refused=False)
-
-
-class FakeZygote:
-    """Forks sleeping processes, whose ends of the channels and counters a test plays."""
-
-    made: list[FakeZygote]
-    problem: str | None = None
-    silent = False
-    """Whether it never becomes ready."""
-
-    def __init__(self, via, variables, logs, deadline_s) -> None:
-        self.variables, self._logs = variables, logs
-        self.alive, self.import_s = True, 2.5
-        self.exit_statuses: dict[int, int] = {}
-        self.orders: list[tuple[int, dict, str]] = []
-        self.ends: list[socket.socket] = []
-        self.progress: list[SharedProgress] = []
-        self.processes: list[subprocess.Popen] = []
-        self._news, theirs = socket.socketpair()
-        self._theirs = theirs
-        if not self.silent:
-            theirs.send(b"!")
-        self.made.append(self)
-
-    def fileno(self) -> int:
-        return self._news.fileno()
-
-    def take_ready(self) -> None:
-        if self.silent:
-            raise NothingMeasured("the zygote process did not answer")
-        if self.problem is not None:
-            raise NothingMeasured(self.problem)
-
-    def fork(self, rank, *, gpu, variables, cpuset) -> WorkerProcess:
-        self.orders.append((rank, variables, cpuset))
-        mine, theirs = socket.socketpair()
-        # It ends with the first byte that it reads: Quit is the only message it is sent.
-        process = subprocess.Popen(["head", "-c", "1"], stdin=theirs, stdout=subprocess.DEVNULL,
-                                   start_new_session=True)  # fmt: skip
-        descriptor = create_progress_file()
-        self.progress.append(SharedProgress(descriptor))
-        progress = SharedProgress(descriptor)
-        os.close(descriptor)
-        self.processes.append(process)
-        self.ends.append(theirs)
-        log = self._logs.open(f"rank{rank}.log")
-        os.write(log.fileno(), b"a line\n")
-        return WorkerProcess(
-            rank=rank,
-            pid=process.pid,
-            pidfd=os.pidfd_open(process.pid),
-            channel=Channel(mine, FromWorker),
-            progress=progress,
-            log=log,
-            gpu=gpu,
-        )
-
-    def collect(self, pids, wait_s) -> None:
-        for process in self.processes:
-            if process.pid in pids:
-                self.exit_statuses[process.pid] = process.wait(timeout=wait_s)
-
-    def close(self) -> None:
-        self.alive = False
-        self._news.close()
-        self._theirs.close()
-
-    def end(self) -> None:
-        """Frees what a test has played with."""
-        self.close()
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        for end in self.ends:
-            end.close()
-        for progress in self.progress:
-            progress.close()
-
-
-class FakeWatch:
-    """Counts readings; an event tells which one was the first."""
-
-    def __init__(self) -> None:
-        self.readings = self.samples = 0
-
-    def read(self):
-        self.readings += 1
-        return self.readings
-
-    def events(self, before):
-        return [f"since reading {before}"]
-
-    def sample_clocks(self) -> None:
-        self.samples += 1
 
 
 @pytest.fixture
