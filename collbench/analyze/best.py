@@ -19,7 +19,7 @@ from collbench.analyze.compare import FEWEST_REPEATS, JUMP_MARGIN
 from collbench.analyze.keys import CaseKey
 from collbench.analyze.moderated import moderate, neighbourhood
 from collbench.analyze.permutation import holm
-from collbench.analyze.significance import largest_steps
+from collbench.analyze.significance import largest_of_others, largest_steps, members_of
 from collbench.errors import UsageError, nearest
 from collbench.stats import FloatArray
 
@@ -170,33 +170,23 @@ def _errors(
 
     From all repeats and all settings: a choice by means makes no variance smaller.
     """
-    variances: list[float] = []
-    times, modes, places = [], [], []
+    variances, times, modes, places = [], [], [], []
+    begin = 0
     for row, won in zip(rows, winners, strict=True):
-        for k, name in enumerate(row.settings):
-            if k == won:
-                places.append(len(variances))
-            if name != default or k == won:
-                variances.append(float(row.behind[:, k].var(ddof=1)))
-                times.append(row.logs.mean())
-                modes.append(str(row.key.mode))
+        # The default's differences from itself are all zero: no noise to share.
+        kept = [k for k, name in enumerate(row.settings) if name != default or k == won]
+        variances.append(row.behind.var(axis=0, ddof=1)[kept])
+        times += [float(row.logs.mean())] * len(kept)
+        modes += [str(row.key.mode)] * len(kept)
+        places.append(begin + kept.index(won))
+        begin += len(kept)
     shared = moderate(
-        np.array(variances), len(rows[0].logs) - 1, neighbourhood(modes, np.array(times))
+        np.concatenate(variances), len(rows[0].logs) - 1, neighbourhood(modes, np.array(times))
     )
     return np.sqrt(shared.variance[places]), shared.freedom[places]
 
 
-def _jumps(rows: Sequence[_Row]) -> list[float]:
+def _jumps(rows: Sequence[_Row]) -> FloatArray:
     """Returns for each row the largest step between sorted differences in other rows' settings."""
-    own = [float(largest_steps(row.behind).max()) for row in rows]
-    return [
-        max(
-            (step for step, other in zip(own, rows, strict=True) if _beside(other, row)),
-            default=0.0,
-        )
-        for row in rows
-    ]
-
-
-def _beside(other: _Row, row: _Row) -> bool:
-    return other is not row and other.key.mode == row.key.mode
+    own = np.array([largest_steps(row.behind).max() for row in rows])
+    return largest_of_others(own, members_of([str(row.key.mode) for row in rows]))

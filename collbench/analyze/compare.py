@@ -135,7 +135,8 @@ def compare_cases(
         test = f"none: from {FEWEST_REPEATS} repeats of each side on"
     else:
         whole = [key for key in keys if (len(base[key]), len(new[key])) == counts]
-        cases = {key: _untold(key, base, new, Doubt.MISSING, counts) for key in keys}
+        torn = [key for key in keys if (len(base[key]), len(new[key])) != counts]
+        cases = {key: _untold(key, base, new, Doubt.MISSING, counts) for key in torn}
         if whole:
             logs = [np.log(np.array([side[key] for key in whole]).T) for side in (base, new)]
             cases |= _judged(whole, logs[0], logs[1], threshold, alpha)
@@ -214,28 +215,32 @@ def _judged(
 ) -> dict[CaseKey, CaseComparison]:
     found = evidence(base, new, [str(key.mode) for key in keys], alpha)
     edge = math.log1p(threshold)
-    low, high = found.log_ratio - found.reach(0.05), found.log_ratio + found.reach(0.05)
+    reach = found.reach(0.05)
+    low, high = found.log_ratio - reach, found.log_ratio + reach
     near = np.maximum(np.abs(found.log_ratio) - found.reach(found.critical_p), 0)
+    base_us, new_us = np.exp(base.mean(axis=0)), np.exp(new.mean(axis=0))
     cases = {}
     for k, key in enumerate(keys):
-        ratio = float(found.log_ratio[k])
+        change = float(found.log_ratio[k])
         doubt = None
-        if found.p[k] < alpha and abs(ratio) > edge:
-            verdict = Verdict.SLOWER if ratio > 0 else Verdict.FASTER
-            if abs(ratio) <= JUMP_MARGIN * found.largest_jump[k]:
+        if found.p[k] < alpha and abs(change) > edge:
+            verdict = Verdict.SLOWER if change > 0 else Verdict.FASTER
+            if abs(change) <= JUMP_MARGIN * found.largest_jump[k]:
                 verdict, doubt = Verdict.UNCLEAR, Doubt.JUMPS
         elif -edge < low[k] and high[k] < edge:
             verdict = Verdict.SAME
         else:
             verdict = Verdict.UNCLEAR
-            doubt = _doubt(found, k, (base[:, k], new[:, k]), edge, alpha)
+            sure = bool(found.p[k] < alpha)
+            clear = abs(change) > max(edge, float(reach[k]))
+            doubt = _doubt((base[:, k], new[:, k]), edge, sure=sure, clear=clear)
         claimed = verdict in (Verdict.SLOWER, Verdict.FASTER)
         cases[key] = CaseComparison(
             key=key,
             verdict=verdict,
-            base_us=float(np.exp(base[:, k].mean())),
-            new_us=float(np.exp(new[:, k].mean())),
-            ratio=math.exp(ratio),
+            base_us=float(base_us[k]),
+            new_us=float(new_us[k]),
+            ratio=math.exp(change),
             low=math.exp(low[k]),
             high=math.exp(high[k]),
             p=float(found.p[k]),
@@ -246,16 +251,13 @@ def _judged(
     return cases
 
 
-def _doubt(
-    found: Evidence, k: int, sides: tuple[FloatArray, FloatArray], edge: float, alpha: float
-) -> Doubt:
-    if found.p[k] < alpha:
+def _doubt(sides: tuple[FloatArray, FloatArray], edge: float, *, sure: bool, clear: bool) -> Doubt:
+    """Returns why; ``sure`` over all cases, ``clear`` in this case's own interval."""
+    if sure:
         return Doubt.AT_THRESHOLD
     if any(_two_groups(side, edge) for side in sides):
         return Doubt.BIMODAL
-    if abs(found.log_ratio[k]) > max(edge, float(found.reach(0.05)[k])):
-        return Doubt.NOT_SURE
-    return Doubt.NOISY
+    return Doubt.NOT_SURE if clear else Doubt.NOISY
 
 
 def _two_groups(values: FloatArray, edge: float) -> bool:
@@ -263,7 +265,7 @@ def _two_groups(values: FloatArray, edge: float) -> bool:
     ordered = np.sort(values)
     steps = np.diff(ordered)
     cut = int(np.argmax(steps)) + 1
-    widest = max(np.ptp(ordered[:cut]), np.ptp(ordered[cut:]))
+    widest = max(ordered[cut - 1] - ordered[0], ordered[-1] - ordered[cut])
     return bool(steps[cut - 1] > max(edge, 3 * float(widest)))
 
 

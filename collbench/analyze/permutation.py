@@ -8,6 +8,7 @@ without a change any repeat could have been of either side.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -27,6 +28,7 @@ def count_splits(base: int, new: int) -> int:
     return ways // 2 if base == new else ways
 
 
+@lru_cache(maxsize=8)
 def splits(base: int, new: int) -> NDArray[np.bool_]:
     """Returns ways to deal repeats to sides, [way, repeat], True where new; the real one first."""
     repeats = base + new

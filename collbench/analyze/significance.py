@@ -106,11 +106,6 @@ class _Table:
     def neighbours(self) -> Neighbourhood:
         return neighbourhood(self.groups, self.logs.mean(axis=0))
 
-    def members(self) -> list[NDArray[np.bool_]]:
-        """Returns for each group which cases are of it."""
-        labels = np.array(self.groups, dtype=object)
-        return [labels == group for group in dict.fromkeys(self.groups)]
-
     def tested(self, ways: NDArray[np.bool_], logs: FloatArray | None = None) -> _Tested:
         values = self.logs if logs is None else logs
         difference, variance, share = _two_sided(values, ways)
@@ -125,7 +120,7 @@ class _Table:
         The mean over a group's cases, quiet ones before noisy ones, has one value a repeat: a
         plain t test of these values knows drift as noise, having no other case to borrow from.
         """
-        logs, members = self.logs.copy(), self.members()
+        logs, members = self.logs.copy(), members_of(self.groups)
         drifts = np.zeros(logs.shape[1], bool)
         for group in members:
             weights = 1 / found.moderated.variance[0, group]
@@ -141,7 +136,7 @@ class _Table:
     def largest_jumps(self) -> FloatArray:
         sides = self.logs[: self.base_repeats], self.logs[self.base_repeats :]
         steps = np.max([largest_steps(side) for side in sides], axis=0)
-        return largest_of_others(steps, self.members())
+        return largest_of_others(steps, members_of(self.groups))
 
     def evidence(
         self, found: _Tested, p: FloatArray, critical: FloatArray, jumps: bool
@@ -167,6 +162,12 @@ def _two_sided(values: FloatArray, ways: NDArray[np.bool_]) -> tuple[FloatArray,
     squares = (centred**2).sum(axis=0) - of_new**2 * (1 / new + 1 / base)
     difference = of_new * (1 / new + 1 / base)
     return difference, np.maximum(squares, 0) / (repeats - 2), 1 / new + 1 / base
+
+
+def members_of(groups: Sequence[str]) -> list[NDArray[np.bool_]]:
+    """Returns for each group which cases are of it, [case]."""
+    labels = np.array(groups, dtype=object)
+    return [labels == group for group in dict.fromkeys(groups)]
 
 
 def largest_steps(values: FloatArray) -> FloatArray:

@@ -29,7 +29,11 @@ _MISSED_BEATS = 10
 """So many heartbeats without a word from node 0: it is lost."""
 _TRY_EVERY_S = 0.3
 _CONNECT_S = 5.0
+_ADMISSION_S = 60.0
+"""On top of the waiting for others: node 0 plans and opens its run."""
 _ALLOWED = re.compile(r"(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|OMP)_\w+")
+_LOADS_CODE = re.compile(r"\w*(PLUGIN|INJECTION|MODULE|CONF_FILE|PATH|DIR)\w*")
+"""Variables that name code to be loaded; they count only where this command line has them too."""
 
 MakeStation = Callable[[LogPlace, Callable[[Report], None]], Station]
 
@@ -69,7 +73,9 @@ class Agent:
         link = await self._met()
         try:
             link.send(self._presence)
-            answer = msgspec.json.decode(await link.receive(), type=Admitted | NotAdmitted)
+            async with asyncio.timeout(self._wait_s + _ADMISSION_S):
+                data = await link.receive()
+            answer = msgspec.json.decode(data, type=Admitted | NotAdmitted)
             if isinstance(answer, NotAdmitted):
                 if answer.failed:
                     raise NothingMeasured(answer.why)
@@ -77,6 +83,10 @@ class Agent:
             await self._serve(link, answer)
         except (LinkLost, Refused) as problem:
             raise NothingMeasured(f"node 0 is lost: {problem}") from None
+        except TimeoutError:
+            raise NothingMeasured("node 0 took this node in and then said nothing more") from None
+        except msgspec.DecodeError as problem:
+            raise NothingMeasured(f"node 0 says what is not understood: {problem}") from None
         finally:
             link.close()
         return None
@@ -116,7 +126,11 @@ class Agent:
         """Returns why variables from the network are not taken, or None."""
         names = {name for name, _ in order.zygote}
         names |= {name for seat in order.seats for name in seat.variables}
-        foreign = sorted(n for n in names if not _ALLOWED.fullmatch(n) and n not in self._swept)
+        foreign = sorted(
+            name
+            for name in names - set(self._swept)
+            if not _ALLOWED.fullmatch(name) or _LOADS_CODE.fullmatch(name)
+        )
         if not foreign:
             return None
         return f"variables that are not taken from the network: {', '.join(foreign)}"

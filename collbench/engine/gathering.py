@@ -108,8 +108,9 @@ class _Waiting(Generic[M]):
             return True
         if self._fault_s is None:
             return False
-        # A raised error may be the effect of a death whose news is still on its way.
-        return bool(self._dead or self._lost) or time.monotonic() - self._fault_s > _GRACE_S
+        # An error may be the effect of a death whose news is still on its way, and a death that of
+        # something that ends others too; a lost node explains everything.
+        return bool(self._lost) or time.monotonic() - self._fault_s > _GRACE_S
 
     def silent_s(self) -> float:
         """Returns for how long no counter has moved; 0 once there is a fault."""

@@ -22,6 +22,7 @@ from collbench.model import (
     RankProof,
     Reason,
     Status,
+    Summary,
     Topology,
     Trial,
     WrongElement,
@@ -80,6 +81,8 @@ def merge_results(
                 compute_capability=lowest_capability(topology.nodes),
             )
     wrong = next((result.first_wrong for result in results if result.first_wrong), None)
+    if wrong is not None:
+        wrong = msgspec.structs.replace(wrong, rank=ranks[wrong.rank])
     summary = None
     if measured:
         summary = summarise(
@@ -90,9 +93,10 @@ def merge_results(
             show_rate=status is Status.OK,
             host_us_per_call=_costliest(results),
         )
+        summary = _of_the_run(summary, ranks)
     culprits = []
     if wrong is not None:
-        place = topology.ranks[ranks[wrong.rank]]
+        place = topology.ranks[wrong.rank]
         text = (
             f"rank {place.rank}, element {wrong.index}, {wrong.when} call:"
             f" expected {wrong.expected}, got {wrong.got}"
@@ -110,7 +114,7 @@ def merge_results(
         stop_reason=first.stop_reason,
         culprits=culprits,
         proof=proof,
-        check=_check(results) if measured or status is Status.DATA_WRONG else None,
+        check=_check(results, wrong) if measured or status is Status.DATA_WRONG else None,
         summary=summary,
         notes=sorted({*notes_for(case), *(note for r in results for note in r.notes), *flags}),
         events=events,
@@ -146,18 +150,28 @@ def _proof(results: Sequence[RankResult], twins: Sequence[RankProof] | str | Non
     return compare_ranks(own) if len(own) == len(results) else None
 
 
+def _of_the_run(summary: Summary, ranks: Sequence[int]) -> Summary:
+    """Names ranks as the run does, not as the group."""
+    late, slowest = summary.late_rank, summary.slowest_rank
+    return msgspec.structs.replace(
+        summary,
+        late_rank=None if late is None else ranks[late],
+        slowest_rank=None if slowest is None else ranks[slowest],
+    )
+
+
 def _costliest(results: Sequence[RankResult]) -> float | None:
     costs = [r.host_us_per_call for r in results if r.host_us_per_call is not None]
     return max(costs, default=None)
 
 
-def _check(results: Sequence[RankResult]) -> Check:
+def _check(results: Sequence[RankResult], wrong: WrongElement | None) -> Check:
     checked = sum(result.checked_elements for result in results)
     return Check(
         checked=checked > 0,
         checked_elements=checked,
         wrong_elements=sum(result.wrong_elements for result in results),
-        first_wrong=next((r.first_wrong for r in results if r.first_wrong), None),
+        first_wrong=wrong,
     )
 
 

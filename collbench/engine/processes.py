@@ -161,10 +161,12 @@ class Zygote:
                 answer, received = self._receive(wait_s=self._deadline_s)
                 if isinstance(answer, WorkerForked):
                     break
-        except OSError as problem:
+        except (OSError, NothingMeasured) as problem:
             mine.close()
             log.close()
             os.close(progress_fd)
+            if isinstance(problem, NothingMeasured):
+                raise
             raise NothingMeasured(
                 f"the zygote process has ended: {self._last_words()}"
             ) from problem

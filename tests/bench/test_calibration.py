@@ -41,7 +41,7 @@ def test_tables_in_which_nothing_changed(kind, repeats):
 @pytest.mark.parametrize("kind", ["one per cent", "log-normal", "recorded"])
 def test_power(kind, everywhere, repeats, slowdown):
     random = np.random.default_rng([2, repeats])
-    tables = 400
+    tables = 300
     slower = faster = covered = 0
     for _ in range(tables):
         key, base, new = changed(random, repeats, slowdown, everywhere=everywhere, kind=kind)
