@@ -110,12 +110,17 @@ class Sweeps:
         return [read_run(folder) for folder in self.folders()]
 
     def foreign_files(self) -> list[str]:
-        """Returns what lies about that belongs to no run; the folder for meetings stays, empty."""
+        """Returns what lies about that belongs to no run.
+
+        The folder for meetings may stay, empty; torchrun never removes its own log folders.
+        """
         runs = self.folders()
         known = {*runs, *(run.parent for run in runs), self.results / ".meeting"}
         return [
             str(path)
             for top in (self.results, self.scratch)
             for path in top.rglob("*")
-            if path not in known and not any(run in path.parents for run in runs)
+            if path not in known
+            and not any(run in path.parents for run in runs)
+            and "torchelastic_" not in str(path)
         ]
