@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from collbench.engine.interrupts import handling, raise_outside_tasks, undisturbed
-from collbench.engine.protocol import Executor, Outcome, Round
+from collbench.engine.protocol import Executor, Facts, Outcome, Round
 from collbench.errors import CollbenchError, ExitCode
 from collbench.model import Case, Finding, Reason, ReasonCode, Run, Status, Topology, Trial
 from collbench.plan.sweep import Refused
@@ -111,8 +111,32 @@ def run_session(
             of one that it is again.
     """
     trials = {trial.trial_id: trial for trial in earlier}
-    stop: ExitCode | None = None
-    error: str | None = None
+    try:
+        stop, error = _run_rounds(run, rounds, refused, executor, writer, observer, trials)
+    except BaseException:
+        executor.close()
+        raise
+    # From here on an interruption would leave a run that says it goes on.
+    with undisturbed():
+        executor.close()
+        kept = _kept(trials)
+        if error is not None:
+            _record_rest(rounds, trials, writer, error)
+        return _closed(
+            run, executor.facts(), tuple(trials.values()), writer, judge, stop, error, kept
+        )
+
+
+def _run_rounds(
+    run: Run,
+    rounds: Sequence[Round],
+    refused: Sequence[Refused],
+    executor: Executor,
+    writer: RunWriter,
+    observer: Observer,
+    trials: dict[str, Trial],
+) -> tuple[ExitCode | None, str | None]:
+    """Runs all rounds into ``trials``; returns how and why that ended early, if it did."""
     try:
         with undisturbed():
             for item in refused:
@@ -127,20 +151,26 @@ def run_session(
                 observer.finished(trial)
             writer.sync()
     except Interrupted as interrupt:
-        stop = interrupt.exit_code
-        error = f"interrupted; kept {_kept(trials)} of {run.planned_trials} trials"
+        text = f"interrupted; kept {_kept(trials)} of {run.planned_trials} trials"
+        return interrupt.exit_code, text
     except CollbenchError as problem:
-        stop, error = problem.exit_code, str(problem)
-    finally:
-        executor.close()
-    kept = _kept(trials)
-    if error is not None:
-        _record_rest(rounds, trials, writer, error)
-    facts = executor.facts()
-    topology = facts.topology
-    judged = tuple(trials.values())
-    findings = judge(run, topology, judged)
-    exit_code = stop if stop is not None else exit_code_of(judged)
+        return problem.exit_code, str(problem)
+    return None, None
+
+
+def _closed(
+    run: Run,
+    facts: Facts,
+    trials: tuple[Trial, ...],
+    writer: RunWriter,
+    judge: Judge,
+    stop: ExitCode | None,
+    error: str | None,
+    kept: int,
+) -> SessionEnd:
+    """Judges the trials and writes how the run ended."""
+    findings = judge(run, facts.topology, trials)
+    exit_code = stop if stop is not None else exit_code_of(trials)
     run = msgspec.structs.replace(
         run,
         ended_at=utc_text(time.time()),
@@ -152,14 +182,14 @@ def run_session(
         findings=findings,
     )
     try:
-        writer.update(run, topology)
+        writer.update(run, facts.topology)
         writer.close()
     except CollbenchError as problem:
         error = error or str(problem)
         exit_code = stop if stop is not None else problem.exit_code
     return SessionEnd(
         run=run,
-        trials=judged,
+        trials=trials,
         findings=tuple(findings),
         exit_code=ExitCode(exit_code),
         kept=kept,
