@@ -203,7 +203,7 @@ def test_an_agent_that_ends_loses_its_node_and_the_rest(in_second_case, number, 
     wait_until(lambda: not worker.is_running(), "the agent's worker is gone", 10)
 
 
-def test_the_others_stop_when_node_0_is_killed(in_second_case, lab):
+def test_node_0_killed_stops_the_others_and_resume_goes_on(in_second_case, lab):
     sweeps = in_second_case
     sweeps.agents[0].kill()
 
@@ -215,6 +215,14 @@ def test_the_others_stop_when_node_0_is_killed(in_second_case, lab):
     stored = sweeps.stored()
     assert statuses(stored) == ["ok"]
     assert stored.run.exit_code is None
+
+    # The same command with --resume goes on in the same folder, with what is left.
+    sweeps.start_plain(NODES, *SECOND_IS_LONG, "--resume", stored.run.run_id)
+    assert codes(sweeps.finish()) == [0, 0, 0]
+    resumed = sweeps.stored()
+    assert statuses(resumed) == ["ok", "ok", "ok"]
+    assert resumed.trials[0] == stored.trials[0]
+    assert (resumed.run.run_id, resumed.run.exit_code) == (stored.run.run_id, 0)
 
 
 @pytest.mark.parametrize(
