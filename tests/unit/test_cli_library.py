@@ -6,7 +6,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from collbench.cli import library, main, sweep
+from collbench.cli import library, main, sweep_run
 from collbench.cli.library import NEWEST_KNOWN, find_library, nccl_place, warnings_of
 from collbench.engine.placement import Slots
 from collbench.errors import UsageError
@@ -42,7 +42,7 @@ def machine(monkeypatch, tmp_path):
 
     def gives(*, gpus=(), modules=(), installed=None):
         survey = GpuSurvey(gpus=gpus, on_pci=tuple(gpu.pci_bus_id for gpu in gpus), driver="580")
-        monkeypatch.setattr(sweep, "survey_gpus", lambda: survey)
+        monkeypatch.setattr(sweep_run, "survey_gpus", lambda: survey)
         specs = {name: ModuleSpec(name, None) for name in modules}
         monkeypatch.setattr(library, "find_spec", specs.get)
         monkeypatch.setattr(library, "installed_library", lambda: installed)
@@ -244,7 +244,7 @@ def test_a_dry_run_says_what_is_left_out_and_what_has_no_effect(
     machine, tell, nccl_file, monkeypatch
 ):
     machine(gpus=GPUS, installed=nccl_file)
-    monkeypatch.setitem(sweep.os.environ, "NCCL_TIMEOUT", "22")
+    monkeypatch.setitem(sweep_run.os.environ, "NCCL_TIMEOUT", "22")
 
     status, out, err = tell(
         *("--algo", "ring,nvlstree", "--collective", "all_reduce", "--sizes", "8"),
