@@ -112,7 +112,8 @@ class Sweeps:
     def foreign_files(self) -> list[str]:
         """Returns what lies about that belongs to no run.
 
-        The folder for meetings may stay, empty; torchrun never removes its own log folders.
+        The folder for meetings may stay, empty; torchrun never removes its own log folders, nor the
+        cache that torch's compiler makes while torchrun imports it.
         """
         runs = self.folders()
         known = {*runs, *(run.parent for run in runs), self.results / ".meeting"}
@@ -122,5 +123,5 @@ class Sweeps:
             for path in top.rglob("*")
             if path not in known
             and not any(run in path.parents for run in runs)
-            and "torchelastic_" not in str(path)
+            and not any(made in str(path) for made in ("torchelastic_", "torchinductor_"))
         ]
