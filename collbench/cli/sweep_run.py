@@ -287,7 +287,8 @@ def _dry_run(prepared: _Prepared) -> None:
 
 def _measure(prepared: _Prepared, root: Path) -> tuple[SessionEnd, Path]:
     writer, logs = _opened(prepared, root)
-    watch = HardwareWatch([gpu.index for gpu in prepared.slots.gpus])
+    own_gpus_here = prepared.guests[0].presence.slots.gpus if prepared.guests else ()
+    watch = HardwareWatch([gpu.index for gpu in own_gpus_here])
     reception = prepared.gathering.reception
     if reception is not None:
         for guest in prepared.guests[1:]:
