@@ -24,6 +24,7 @@ from collbench.engine.station import Station
 from collbench.errors import NothingMeasured
 from collbench.launch.meeting import Meeting, MeetingKind
 from collbench.launch.rendezvous import Announcement, find
+from collbench.nccl.variables import PREFIXES
 
 _MISSED_BEATS = 10
 """So many heartbeats without a word from node 0: it is lost."""
@@ -31,7 +32,7 @@ _TRY_EVERY_S = 0.3
 _CONNECT_S = 5.0
 _ADMISSION_S = 60.0
 """On top of the waiting for others: node 0 plans and opens its run."""
-_ALLOWED = re.compile(r"(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|OMP)_\w+")
+_ALLOWED = re.compile(rf"({'|'.join(PREFIXES)})\w+")
 _LOADS_CODE = re.compile(r"\w*(PLUGIN|INJECTION|MODULE|CONF_FILE|PATH|DIR)\w*")
 """Variables that name code to be loaded; they count only where this command line has them too."""
 

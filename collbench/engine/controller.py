@@ -12,7 +12,6 @@ import asyncio
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import msgspec
 
@@ -38,8 +37,6 @@ from collbench.model import (
 from collbench.nccl.settings import Changes, Needs, needs_of
 
 _FORMATION_TRIES = 3
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -168,9 +165,9 @@ class Controller:
     async def _measured(self, seats: list[Seat], case: Case) -> list[Done] | Fault:
         for seat in seats:
             seat.events.clear()
-        self._crew.tell(seats, Measure(case=case, policy=self._policy))
-        return await self._crew.gathered(
-            Done, seats, self._policy.deadline_s, ReasonCode.NO_PROGRESS
+        order = Measure(case=case, policy=self._policy)
+        return await self._crew.asked(
+            Done, seats, order, self._policy.deadline_s, ReasonCode.NO_PROGRESS
         )
 
     async def _proved_by_twin(self, state: _GroupState, case: Case) -> list[RankProof] | Fault:
@@ -181,9 +178,9 @@ class Controller:
         if isinstance(seats, Fault):
             proofs = seats
         else:
-            self._crew.tell(seats, Prove(case=case))
-            answer = await self._crew.gathered(
-                Proved, seats, self._policy.deadline_s, ReasonCode.NO_PROGRESS
+            order = Prove(case=case)
+            answer = await self._crew.asked(
+                Proved, seats, order, self._policy.deadline_s, ReasonCode.NO_PROGRESS
             )
             if isinstance(answer, Fault):
                 await self._end(state, Kind.LOGGED)
@@ -215,37 +212,25 @@ class Controller:
         ):
             if formed.communicator == needs.communicator:
                 return seats
-            fault = await self._renewed(formed, needs)
+            joined = await self._renewed(formed, needs)
         else:
-            fault = await self._formed(state, kind, seats, needs)
-        if fault is not None:
+            state.formed[kind] = _Formed(seats, needs.communicator)
+            joined = await self._crew.join(seats)
+        if isinstance(joined, Fault):
             await self._end(state, kind)
-            self._judge_formation(state, kind, case, needs, fault)
-            return fault
+            self._judge_formation(state, kind, case, needs, joined)
+            return joined
+        self._learn(joined[0])
         self._ever_formed = True
         state.failed.pop((kind, needs), None)
         return await self._connected(state, case, kind)
 
-    async def _formed(
-        self, state: _GroupState, kind: Kind, seats: list[Seat], needs: Needs
-    ) -> Fault | None:
-        state.formed[kind] = _Formed(seats, needs.communicator)
-        answer = await self._crew.join(seats)
-        if isinstance(answer, Fault):
-            return answer
-        self._learn(answer[0])
-        return None
-
-    async def _renewed(self, formed: _Formed, needs: Needs) -> Fault | None:
-        self._crew.tell(formed.seats, Renew(variables=dict(needs.communicator)))
+    async def _renewed(self, formed: _Formed, needs: Needs) -> list[Joined] | Fault:
         formed.communicator = needs.communicator
-        answer = await self._crew.gathered(
-            Joined, formed.seats, self._policy.init_deadline_s, ReasonCode.NO_START
+        order = Renew(variables=dict(needs.communicator))
+        return await self._crew.asked(
+            Joined, formed.seats, order, self._policy.init_deadline_s, ReasonCode.NO_START
         )
-        if isinstance(answer, Fault):
-            return answer
-        self._learn(answer[0])
-        return None
 
     def _learn(self, joined: Joined) -> None:
         self._count(
@@ -259,9 +244,9 @@ class Controller:
         """NCCL connects at the first call: that is made by the case to come, before its time."""
         seats = state.formed[kind].seats
         if case.backend == "nccl":
-            self._crew.tell(seats, Connect(case=case))
-            answer = await self._crew.gathered(
-                Connected, seats, self._policy.init_deadline_s, ReasonCode.NO_START
+            order = Connect(case=case)
+            answer = await self._crew.asked(
+                Connected, seats, order, self._policy.init_deadline_s, ReasonCode.NO_START
             )
             if isinstance(answer, Fault):
                 await self._end(state, kind)

@@ -188,12 +188,9 @@ class Crew:
         self, fresh: Sequence[Seat], part: tuple[int, Changes], needs: Needs
     ) -> str | None:
         """Forks workers on their stations; returns why one could not: then all are dismissed."""
-        by_post: dict[Post, list[Seat]] = {}
-        for seat in fresh:
-            by_post.setdefault(seat.berth.post, []).append(seat)
         self.forked += len(fresh)
         waits = []
-        for post, seats in by_post.items():
+        for post, seats in _by_post(fresh).items():
             waits += [_wait(self._forks, seat.number) for seat in seats]
             orders = [self._order(seat, needs) for seat in seats]
             post.send(Fork(repeat=part[0], zygote=part[1], seats=orders))
@@ -227,9 +224,8 @@ class Crew:
         group, token = next(self._groups), secrets.token_hex(16)
         host = seats[0].berth.post.address
         first = self._join_order(seats, 0, group, token, host, None)
-        self.tell([seats[0]], first)
-        hosting = await self.gathered(
-            Hosting, seats[:1], self._plan.init_deadline_s, ReasonCode.NO_START
+        hosting = await self.asked(
+            Hosting, seats[:1], first, self._plan.init_deadline_s, ReasonCode.NO_START
         )
         if isinstance(hosting, Fault):
             return hosting
@@ -267,11 +263,19 @@ class Crew:
 
     def tell(self, seats: Sequence[Seat], message: ToWorker) -> None:
         """Hands a message to workers, one order a station."""
-        by_post: dict[Post, list[int]] = {}
-        for seat in seats:
-            by_post.setdefault(seat.berth.post, []).append(seat.number)
-        for post, numbers in by_post.items():
-            post.send(Tell(seats=numbers, message=message))
+        self._send_each(seats, lambda numbers: Tell(seats=numbers, message=message))
+
+    async def asked(
+        self,
+        kind: type[M],
+        seats: Sequence[Seat],
+        message: ToWorker,
+        deadline_s: float,
+        late: ReasonCode,
+    ) -> list[M] | Fault:
+        """Hands a message to workers and waits for the answer of each, or for the first fault."""
+        self.tell(seats, message)
+        return await self.gathered(kind, seats, deadline_s, late)
 
     async def gathered(
         self, kind: type[M], seats: Sequence[Seat], deadline_s: float, late: ReasonCode
@@ -305,11 +309,15 @@ class Crew:
         await self.dismiss(list(self._present.values()), kill=kill)
 
     def _send_each(self, seats: Sequence[Seat], order_for: _OrderFor) -> None:
-        by_post: dict[Post, list[int]] = {}
-        for seat in seats:
-            by_post.setdefault(seat.berth.post, []).append(seat.number)
-        for post, numbers in by_post.items():
-            post.send(order_for(numbers))
+        for post, mine in _by_post(seats).items():
+            post.send(order_for([seat.number for seat in mine]))
+
+
+def _by_post(seats: Sequence[Seat]) -> dict[Post, list[Seat]]:
+    found: dict[Post, list[Seat]] = {}
+    for seat in seats:
+        found.setdefault(seat.berth.post, []).append(seat)
+    return found
 
 
 def _wait(waits: dict[int, asyncio.Future[T]], number: int) -> asyncio.Future[T]:

@@ -12,6 +12,7 @@ import msgspec
 
 from collbench.engine.placement import Slots
 from collbench.engine.reception import Guest, Presence, Reception, Versions
+from collbench.engine.roster import places_of
 from collbench.errors import NothingMeasured, UsageError
 from collbench.launch.detect import Launch
 from collbench.launch.hostlist import expand_hostlist
@@ -19,7 +20,7 @@ from collbench.launch.interface import address_of
 from collbench.launch.meeting import Meeting, MeetingKind
 from collbench.launch.options import LaunchOptions
 from collbench.launch.rendezvous import Announcement, publish
-from collbench.model import Node, NodeState, RankPlace, Topology
+from collbench.model import Node, NodeState, Topology
 
 _SHOWN = 8
 
@@ -60,13 +61,9 @@ def hold_meeting(
     guests = loop.run_until_complete(reception.gathered(options.wait_s))
     remarks = [f"turned away: {text}" for text in reception.turned_away]
     absent = _absent(guests, launch)
-    left_out: list[tuple[Guest, str]] = []
-    for guest in list(guests):
-        why = _left_out(guest, options)
-        if why is not None:
-            left_out.append((guest, why))
-    staying = [guest for guest in guests if guest not in [g for g, _ in left_out]]
-    left_out += _different(staying, own, strict=options.strict)
+    wanted = [guest for guest in guests if guest.presence.node not in options.exclude]
+    left_out = [(guest, "--exclude") for guest in guests if guest not in wanted]
+    left_out += _different(wanted, own, strict=options.strict)
     out = [guest for guest, _ in left_out]
     staying = sorted((g for g in guests if g not in out), key=_order(guests))
     if absent:
@@ -114,12 +111,6 @@ def _absent(guests: Sequence[Guest], launch: Launch) -> list[str]:
     if listed and launch.local_processes == 1:
         names = expand_hostlist(listed)
     return [names[p] if p < len(names) else f"process {p}" for p in missing]
-
-
-def _left_out(guest: Guest, options: LaunchOptions) -> str | None:
-    if guest.presence.node in options.exclude:
-        return "--exclude"
-    return None
 
 
 def _different(guests: Sequence[Guest], own: Presence, *, strict: bool) -> list[tuple[Guest, str]]:
@@ -199,14 +190,9 @@ def _topology(
     staying: Sequence[Guest], left_out: Sequence[Guest], absent: Sequence[str]
 ) -> Topology:
     nodes: dict[str, Node] = {}
-    ranks: list[RankPlace] = []
-    local: Counter[str] = Counter()
     for guest in staying:
         name = guest.presence.node
         nodes.setdefault(name, msgspec.structs.replace(guest.presence.hardware, name=name))
-        for place in guest.presence.slots.places(name):
-            ranks.append(msgspec.structs.replace(place, rank=len(ranks), local_rank=local[name]))
-            local[name] += 1
     for guest in left_out:
         name = guest.presence.node
         hardware = msgspec.structs.replace(
@@ -225,6 +211,8 @@ def _topology(
                 memory_bytes=0,
             ),
         )
+    names = [guest.presence.node for guest in staying]
+    ranks = places_of(names, [guest.presence.slots for guest in staying])
     return Topology(nodes=list(nodes.values()), ranks=ranks)
 
 

@@ -5,8 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from collbench.engine.placement import Slots
 from collbench.engine.seats import Berth, Post
+from collbench.model import RankPlace
+
+
+def places_of(nodes: Sequence[str], slots: Sequence[Slots]) -> list[RankPlace]:
+    """Returns where every rank runs, as the topology has it.
+
+    Args:
+        nodes: the name of each station's node; stations of one node stand together.
+        slots: what each station offers.
+    """
+    places: list[RankPlace] = []
+    local: Counter[str] = Counter()
+    for node, offer in zip(nodes, slots, strict=True):
+        for place in offer.places(node):
+            places.append(msgspec.structs.replace(place, rank=len(places), local_rank=local[node]))
+            local[node] += 1
+    return places
 
 
 def berths_of(slots: Sequence[Slots], posts: Sequence[Post]) -> list[Berth]:
@@ -16,21 +35,23 @@ def berths_of(slots: Sequence[Slots], posts: Sequence[Post]) -> list[Berth]:
         slots: what each station offers; stations of one node stand together.
         posts: where orders for each go.
     """
-    berths: list[Berth] = []
-    local: Counter[str] = Counter()
-    for offer, post in zip(slots, posts, strict=True):
-        for slot in range(offer.world_size):
-            berths.append(
-                Berth(
-                    rank=len(berths),
-                    post=post,
-                    local_rank=local[post.node],
-                    gpu=offer.gpus[slot].index if offer.gpus else None,
-                    cuda_index=offer.cuda_index(slot),
-                    cpuset=offer.cpusets[slot] if offer.cpusets else "",
-                    ranks_on_device=offer.ranks_on_device(slot),
-                    fake_host=offer.fake_hosts[slot] if offer.fake_hosts else None,
-                )
-            )
-            local[post.node] += 1
-    return berths
+    homes = [
+        (post, offer, slot)
+        for offer, post in zip(slots, posts, strict=True)
+        for slot in range(offer.world_size)
+    ]
+    return [
+        Berth(
+            rank=place.rank,
+            post=post,
+            local_rank=place.local_rank,
+            gpu=place.gpu,
+            cuda_index=offer.cuda_index(slot),
+            cpuset=place.cpuset,
+            ranks_on_device=offer.ranks_on_device(slot),
+            fake_host=place.fake_host,
+        )
+        for place, (post, offer, slot) in zip(
+            places_of([post.node for post in posts], slots), homes, strict=True
+        )
+    ]

@@ -18,7 +18,13 @@ from collbench.measure.pattern import (
     tolerance,
 )
 from collbench.measure.protocols import Verified
-from collbench.measure.walk import ALIGNMENT_BYTES, CHECK_CHUNK_ELEMENTS, Walk, side_counts
+from collbench.measure.walk import (
+    ALIGNMENT_BYTES,
+    CHECK_CHUNK_ELEMENTS,
+    Walk,
+    side_counts,
+    slot_offsets,
+)
 from collbench.model import Case, WrongElement
 
 POISON_BYTE = 0xFF
@@ -87,19 +93,9 @@ class NativeBuffers:
         self._expected = self._place_tables(tables)
 
     def _slot_addresses(self, slot: int) -> tuple[int, int]:
-        """Returns where a slot's input and output begin, as nccl-tests places them in place."""
-        walk, case = self._walk, self._case
-        base = self._block + slot * walk.input_stride_bytes
-        if not case.in_place:
-            outputs = self._block + walk.slots * walk.input_stride_bytes
-            return base, outputs + slot * walk.output_stride_bytes
-        # In place: the smaller side is this rank's share of the larger one.
-        given_count, taken_count = side_counts(case)
-        share = self._rank * case.count * self._item_bytes
-        return (
-            base + (share if given_count < taken_count else 0),
-            base + (share if taken_count < given_count else 0),
-        )
+        """Returns where a slot's input and output begin."""
+        given, taken = slot_offsets(self._case, self._walk, self._rank, slot)
+        return self._block + given, self._block + taken
 
     def _place_tables(self, tables: Arena) -> list[tuple[Segment, int]]:
         """Copies the expected tables to the device; returns each segment with its address."""

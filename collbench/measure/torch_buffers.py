@@ -9,7 +9,7 @@ from collbench.collectives import ITEM_BYTES
 from collbench.measure.pattern import Segment, expected_segments, input_segment, tolerance
 from collbench.measure.protocols import Verified
 from collbench.measure.torch_calls import Call, bind_call
-from collbench.measure.walk import CHECK_CHUNK_ELEMENTS, Walk, side_counts
+from collbench.measure.walk import CHECK_CHUNK_ELEMENTS, Walk, side_counts, slot_offsets
 from collbench.model import Case, WrongElement
 
 POISON_BYTE = 0xFF
@@ -51,7 +51,6 @@ class TorchBuffers:
         self._case, self._rank, self._walk = case, rank, walk
         self._dtype: torch.dtype = getattr(torch, case.dtype)
         block = arena.take(walk.total_bytes)
-        self._inputs_end = walk.slots * walk.input_stride_bytes
         self._block = block
         self._sides = [self._slot_views(block, slot) for slot in range(walk.slots)]
         self._calls: list[Call] = [
@@ -62,24 +61,15 @@ class TorchBuffers:
         ]
 
     def _slot_views(self, block: torch.Tensor, slot: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns the input and output of a slot, as nccl-tests places them in place."""
-        walk, case = self._walk, self._case
-        given_count, taken_count = side_counts(case)
-        item = ITEM_BYTES[case.dtype]
+        """Returns the input and output of a slot."""
+        item = ITEM_BYTES[self._case.dtype]
 
         def view(start: int, count: int) -> torch.Tensor:
             return block[start : start + count * item].view(self._dtype)
 
-        base = slot * walk.input_stride_bytes
-        if not case.in_place:
-            return view(base, given_count), view(
-                self._inputs_end + slot * walk.output_stride_bytes, taken_count
-            )
-        # In place: the smaller side is this rank's share of the larger one.
-        share = self._rank * case.count * item
-        given_start = base + (share if given_count < taken_count else 0)
-        taken_start = base + (share if taken_count < given_count else 0)
-        return view(given_start, given_count), view(taken_start, taken_count)
+        given, taken = slot_offsets(self._case, self._walk, self._rank, slot)
+        given_count, taken_count = side_counts(self._case)
+        return view(given, given_count), view(taken, taken_count)
 
     def _table(self, segment: Segment) -> torch.Tensor:
         return torch.from_numpy(segment.table).to(self._block.device)

@@ -89,6 +89,23 @@ def plan_walk(case: Case, cache_bytes: int, packed_bytes: int | None = None) -> 
     )
 
 
+def slot_offsets(case: Case, walk: Walk, rank: int, slot: int) -> tuple[int, int]:
+    """Returns at which bytes of the block a slot's input and output begin.
+
+    In place as nccl-tests: the smaller side is this rank's share of the larger one.
+    """
+    base = slot * walk.input_stride_bytes
+    if not case.in_place:
+        outputs = walk.slots * walk.input_stride_bytes
+        return base, outputs + slot * walk.output_stride_bytes
+    given_count, taken_count = side_counts(case)
+    share = rank * case.count * ITEM_BYTES[case.dtype]
+    return (
+        base + (share if given_count < taken_count else 0),
+        base + (share if taken_count < given_count else 0),
+    )
+
+
 def needed_bytes(case: Case, walk: Walk, *, check: bool) -> int:
     """Returns the bytes a rank needs for a case: walk + check + reserve.
 

@@ -17,6 +17,9 @@ from collbench.errors import nearest
 SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|PASSWORD|SECRET)(_|$)", re.IGNORECASE)
 """Names that are never recorded, and never set for a measurement."""
 
+PREFIXES = ("NCCL_", "GLOO_", "UCX_", "FI_", "CUDA_", "TORCH_NCCL_", "OMP_")
+"""Of the variables that steer communication: these are recorded, and no others."""
+
 LOG_VARIABLES = {
     "NCCL_DEBUG": "INFO",
     "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH,TUNING",
@@ -54,19 +57,24 @@ class ReadAt(StrEnum):
     ZYGOTE = "zygote"
 
 
-_AT_COMMUNICATOR = frozenset(
+READ_BY_EACH_COMMUNICATOR = frozenset(
     {
         "NCCL_ALGO",
         "NCCL_PROTO",
         "NCCL_NET",
+        "NCCL_COLLNET_ENABLE",
         "NCCL_CHECK_MODE",
         "NCCL_LAUNCH_MODE",
         "NCCL_TOPO_FILE",
         "NCCL_GRAPH_FILE",
+        "NCCL_TOPO_DUMP_FILE",
+        "NCCL_GRAPH_DUMP_FILE",
     }
 )
-# NCCL_COLLNET_ENABLE is read per communicator too, but 2.27.0 to 2.27.4 cached it (nccl#1741).
-_AT_WORKER = ("NCCL_", "TORCH_NCCL_", "GLOO_", "CUDA_", "UCX_", "FI_")
+"""NCCL reads and prints these for each communicator, the others once in a process."""
+# 2.27.0 to 2.27.4 cached NCCL_COLLNET_ENABLE all the same (nccl#1741).
+_AT_COMMUNICATOR = READ_BY_EACH_COMMUNICATOR - {"NCCL_COLLNET_ENABLE"}
+_AT_WORKER = tuple(prefix for prefix in PREFIXES if prefix != "OMP_")
 
 _OTHERS_NAMES = re.compile(
     r"NCCL_(VERSION|BLOCKING_WAIT|ASYNC_ERROR_HANDLING|DESYNC_DEBUG|ENABLE_TIMING|AVOID_RECORD_STREAMS"

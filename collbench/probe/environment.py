@@ -9,11 +9,10 @@ from importlib import metadata
 from pathlib import Path
 
 from collbench.model import Environment
-from collbench.nccl.variables import SECRET_NAME
+from collbench.nccl.variables import PREFIXES, SECRET_NAME
 from collbench.probe.files import text_of
 from collbench.version import __version__
 
-_PREFIXES = ("NCCL_", "GLOO_", "UCX_", "FI_", "CUDA_", "TORCH_NCCL_", "OMP_")
 _DRIVER_VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
@@ -22,7 +21,7 @@ def recorded_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environ.items())
-        if name.startswith(_PREFIXES) and not SECRET_NAME.search(name)
+        if name.startswith(PREFIXES) and not SECRET_NAME.search(name)
     }
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from collbench.nccl.variables import READ_BY_EACH_COMMUNICATOR
+
 _INFO = " NCCL INFO "
 _WARN = " NCCL WARN "
 _ATTENTION = " NCCL ATTN "
@@ -21,20 +23,6 @@ _WARNINGS_KEPT = 5
 _RING = 4
 _TREES = (1, 2, 3)
 """NCCL_TOPO_PATTERN_* of src/include/graph.h; the chain of CollNet is printed as 3 after Tree."""
-
-_READ_BY_EACH_COMMUNICATOR = {
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "NCCL_NET",
-    "NCCL_COLLNET_ENABLE",
-    "NCCL_CHECK_MODE",
-    "NCCL_LAUNCH_MODE",
-    "NCCL_TOPO_FILE",
-    "NCCL_GRAPH_FILE",
-    "NCCL_TOPO_DUMP_FILE",
-    "NCCL_GRAPH_DUMP_FILE",
-}
-"""The others are read once in a process, and printed once."""
 
 _ALGORITHMS = {
     "TREE": "Tree",
@@ -163,7 +151,7 @@ class LogFacts:
             devices=self.devices,
             no_rdma_device=self.no_rdma_device,
             failed_networks=self.failed_networks,
-            variables={key: value for key, value in kept if key not in _READ_BY_EACH_COMMUNICATOR},
+            variables={key: value for key, value in kept if key not in READ_BY_EACH_COMMUNICATOR},
         )
 
 

@@ -96,6 +96,7 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
     check_suite(suite)
     asked, place, measure = suite.sweep, suite.run, suite.measure
     max_time_s = read_max_time(measure.max_time)
+    settings = settings_of(asked)
     return ResolvedSuite(
         name=suite.name,
         description=suite.description,
@@ -107,8 +108,8 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
         modes=read_modes(asked.modes) or _AUTO_MODES[gpu],
         pattern=read_pattern(asked.pattern),
         in_place=read_in_place(asked.in_place),
-        settings=settings_of(asked),
-        swept=_swept(asked),
+        settings=settings,
+        swept=_swept(asked, settings),
         backend=read_backend(place.backend),
         via=read_via(place.via),
         nccl=read_library(place.nccl),
@@ -148,12 +149,12 @@ def settings_of(asked: Questions) -> tuple[dict[str, str], ...]:
     )
 
 
-def _swept(asked: Questions) -> tuple[str, ...]:
+def _swept(asked: Questions, settings: tuple[dict[str, str], ...]) -> tuple[str, ...]:
     """``default`` alone is an axis too: it takes the environment's value away."""
     axes = {"NCCL_ALGO": asked.algo, "NCCL_PROTO": asked.proto, "NCCL_NET": asked.net}
     named = {name for name, values in axes.items() if values}
     named |= {"NCCL_NET", "NCCL_IB_DISABLE"} if asked.ib else set()
-    return tuple(sorted(named | swept_variables(settings_of(asked))))
+    return tuple(sorted(named | swept_variables(settings)))
 
 
 def suite_as_dict(suite: ResolvedSuite) -> dict[str, Any]:
