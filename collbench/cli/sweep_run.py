@@ -215,6 +215,7 @@ def _place(request: SweepRequest, company: Company) -> tuple[Slots, Topology]:
         gpus=None if place.gpus == AUTO else int(place.gpus),
         expect_gpus=request.expect_gpus,
         fake_hosts=place.fake_hosts or None,
+        alone=company.alone,
         default_ranks=DEFAULT_CPU_RANKS if company.alone else 1,
     )
     slots = choose_slots(

@@ -43,6 +43,7 @@ from collbench.nccl.settings import Changes, Needs
 T = TypeVar("T")
 _OrderFor = Callable[[list[int]], Order]
 _LOOK_WAIT_S = 9.0
+_NCCL_ASKED = 3
 _DISMISS_WAIT_S = 12.0
 _SLOW_IMPORT_S = 10.0
 
@@ -284,6 +285,26 @@ class Crew:
         return await gather(kind, seats, deadline_s, late, self._look_at)
 
     async def _look_at(self, seats: Sequence[Seat], ask_nccl: bool) -> None:
+        await self._look(seats, ask_nccl=False)
+        if ask_nccl:
+            said = await self._what_nccl_says(seats)
+            for seat in seats:
+                seat.evidence = said
+
+    async def _what_nccl_says(self, seats: Sequence[Seat]) -> list[str]:
+        """Asks NCCL's own watch where a worker lives that is not stopped itself.
+
+        One answer speaks for all ranks, and its collection asks every process: so one node at a
+        time, and few of them.
+        """
+        awake = [seat for seat in seats if not seat.gone and seat.state() not in "Tt"]
+        for mine in list(_by_post(awake).values())[:_NCCL_ASKED]:
+            await self._look(mine[:1], ask_nccl=True)
+            if mine[0].evidence:
+                return mine[0].evidence
+        return []
+
+    async def _look(self, seats: Sequence[Seat], *, ask_nccl: bool) -> None:
         living = [seat for seat in seats if not seat.gone]
         waits = [_wait(self._looks, seat.number) for seat in living]
         self._send_each(living, lambda numbers: Look(seats=numbers, ask_nccl=ask_nccl))

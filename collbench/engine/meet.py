@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from collbench.engine.placement import Slots
+from collbench.engine.placement import Slots, emulation_note
 from collbench.engine.reception import Guest, Presence, Reception, Versions
 from collbench.engine.roster import places_of
 from collbench.errors import NothingMeasured, UsageError
@@ -226,11 +226,20 @@ def total_slots(guests: Sequence[Guest]) -> Slots:
         gpus=tuple(gpu for offer in offers for gpu in offer.gpus),
         cpusets=tuple(c for offer in offers for c in offer.cpusets or ("",) * offer.world_size),
         note=_note(first, guests),
-        fake_hosts=tuple(host for offer in offers for host in offer.fake_hosts),
+        fake_hosts=_fake_hosts(guests),
     )
 
 
+def _fake_hosts(guests: Sequence[Guest]) -> tuple[str, ...]:
+    presences = [guest.presence for guest in guests]
+    places = [place for own in presences for place in own.slots.places(own.node)]
+    return tuple(place.fake_host for place in places if place.fake_host is not None)
+
+
 def _note(first: Slots, guests: Sequence[Guest]) -> str | None:
+    if first.fake_hosts:
+        gpus = [gpu for guest in guests for gpu in guest.presence.slots.gpus]
+        return emulation_note(len(set(_fake_hosts(guests))), len(gpus), gpus)
     nodes = len({guest.presence.node for guest in guests})
     if first.backend != "gloo" or nodes == 1:
         return first.note

@@ -6,7 +6,7 @@ GPU that is promised, or on PCI, and cannot be used is an error that names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collbench.errors import NothingMeasured, UsageError
@@ -46,12 +46,6 @@ class Slots:
         """Hosts as NCCL sees them."""
         return len(set(self.fake_hosts)) or 1
 
-    def ranks_on_device(self, rank: int) -> int:
-        """Returns how many ranks share this rank's GPU, or the CPU."""
-        if not self.gpus:
-            return self.world_size
-        return sum(gpu.index == self.gpus[rank].index for gpu in self.gpus)
-
     def cuda_index(self, rank: int) -> int | None:
         """Returns the number that CUDA gives to a rank's GPU.
 
@@ -70,7 +64,7 @@ class Slots:
                 local_rank=rank,
                 gpu=self.gpus[rank].index if self.gpus else None,
                 cpuset=self.cpusets[rank] if self.cpusets else "",
-                fake_host=self.fake_hosts[rank] if self.fake_hosts else None,
+                fake_host=f"{node}-{self.fake_hosts[rank]}" if self.fake_hosts else None,
             )
             for rank in range(self.world_size)
         ]
@@ -87,7 +81,9 @@ class Wanted:
     default_ranks: int = DEFAULT_CPU_RANKS
     """On a CPU, where nobody says."""
     fake_hosts: int | None = None
-    """So many hosts emulated here."""
+    """So many hosts emulated by this process; 1: it is one of several that share GPUs."""
+    alone: bool = True
+    """Whether no other process was started with this one."""
 
 
 def choose_slots(
@@ -153,6 +149,11 @@ def _refuse_impossible(wanted: Wanted) -> None:
         raise UsageError(
             f"--gpus {wanted.gpus} and --backend gloo exclude each other: Gloo runs on the CPU;"
             " leave out one of them (--ranks sets the number of ranks)"
+        )
+    if wanted.fake_hosts == 1 and wanted.alone:
+        raise UsageError(
+            "--fake-hosts 1 is what there is; emulate 2 or more, or none (0). 1 is for several"
+            " processes started as nodes that share GPUs"
         )
     if wanted.fake_hosts:
         return
@@ -267,8 +268,22 @@ def _on_fake_hosts(
         gpus=tuple(gpus[rank % len(gpus)] for rank in range(ranks)),
         cpusets=_split(cores, ranks),
         fake_hosts=tuple(f"fake-host-{rank // a_host}" for rank in range(ranks)),
-        note=f"EMULATED: {hosts} fake hosts on one machine, {ranks} ranks on {len(gpus)} x"
-        f" {gpus[0].name}; exercises the network code, says nothing about a network",
+        note=emulation_note(hosts, ranks, gpus),
+    )
+
+
+def emulation_note(hosts: int, ranks: int, gpus: Sequence[Gpu]) -> str:
+    """Returns what the first line says of emulated hosts.
+
+    Args:
+        hosts: how many NCCL sees.
+        ranks: on all of them.
+        gpus: that those share; one may stand there more than once.
+    """
+    return (
+        f"EMULATED: {hosts} fake hosts on one machine, {ranks} ranks on"
+        f" {len({gpu.uuid for gpu in gpus})} x {gpus[0].name}; exercises the network code, says"
+        " nothing about a network"
     )
 
 

@@ -1,9 +1,11 @@
 """NCCL's own view of a hang: its RAS threads know which rank no longer answers (2.24 and newer).
 
 Each process of a job listens on NCCL_RAS_ADDR, several of one node on the same port
-(SO_REUSEPORT), and the kernel picks one: it may be the stopped one, which never answers. So a few
-connections are made at once and the first answer counts. The protocol is plain text
-(src/ras/client_support.cc, NCCL 2.28.9). Evidence only: the culprit is found without it.
+(SO_REUSEPORT), and the kernel picks one: it may be the stopped one, which never answers, or one of
+another job of the run, whose ranks are all well: the workers that prove what ran are a job of their
+own. So a few connections are made at once and the first answer counts that says what is wrong. The
+protocol is plain text (src/ras/client_support.cc, NCCL 2.28.9). Evidence only: the culprit is found
+without it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import contextlib
 import re
 import socket
 
-_CONNECTIONS = 6
+_CONNECTIONS = 8
 _ANSWER_S = 7.0
 """NCCL gives a leg of its collection 5 s."""
 _MOST_BYTES = 1 << 18
@@ -44,9 +46,8 @@ async def ras_report(address: str, answer_s: float = _ANSWER_S) -> list[str]:
     try:
         async with asyncio.timeout(answer_s):
             for done in asyncio.as_completed(asked):
-                text = await done
-                if text:
-                    return telling_lines(text)
+                if lines := telling_lines(await done):
+                    return lines
     except TimeoutError:
         pass
     finally:

@@ -40,6 +40,7 @@ def berths_of(slots: Sequence[Slots], posts: Sequence[Post]) -> list[Berth]:
         for offer, post in zip(slots, posts, strict=True)
         for slot in range(offer.world_size)
     ]
+    sharing = Counter(_device(offer, slot, post.node) for post, offer, slot in homes)
     return [
         Berth(
             rank=place.rank,
@@ -48,10 +49,15 @@ def berths_of(slots: Sequence[Slots], posts: Sequence[Post]) -> list[Berth]:
             gpu=place.gpu,
             cuda_index=offer.cuda_index(slot),
             cpuset=place.cpuset,
-            ranks_on_device=offer.ranks_on_device(slot),
+            ranks_on_device=sharing[_device(offer, slot, post.node)],
             fake_host=place.fake_host,
         )
         for place, (post, offer, slot) in zip(
             places_of([post.node for post in posts], slots), homes, strict=True
         )
     ]
+
+
+def _device(offer: Slots, slot: int, node: str) -> str:
+    """Returns what tells a slot's GPU from all others, or its node's CPU from those of others."""
+    return offer.gpus[slot].uuid if offer.gpus else node

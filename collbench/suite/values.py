@@ -99,8 +99,6 @@ def read_library(text: str) -> str | None:
 
 def read_fake_hosts(value: int) -> int | None:
     """Returns how many hosts to emulate; None is "none"."""
-    if value == 1:
-        raise UsageError("1 host is what there is; emulate 2 or more, or none (0)")
     return _within(value, 0, 4096) or None
 
 

@@ -95,6 +95,10 @@ class Stage:
     """Why no station has a zygote."""
     unkillable: bool = False
     """Whether workers survive SIGKILL."""
+    stopped: set[int] = field(default_factory=set)
+    """The ranks that are stopped."""
+    nccl_says: dict[int, list[str]] = field(default_factory=dict)
+    """What NCCL's own watch answers where a rank lives."""
     joins: list[Join] = field(default_factory=list)
     teams: int = 0
 
@@ -228,12 +232,18 @@ class FakeStation:
         self._report(Dismissed(seats=order.seats, survivors=survivors))
 
     def _look(self, order: Look) -> None:
+        held = [self.held[seat] for seat in order.seats if seat in self.held]
+        stopped = self._stage.stopped
         looks = [
-            SeatLook(seat=seat, state="S", log_tail=["a line"])
-            for seat in order.seats
-            if seat in self.held
+            SeatLook(seat=w.seat, state="T" if w.rank in stopped else "S", log_tail=["a line"])
+            for w in held
         ]
-        self._report(Looked(looks=looks))
+        said: list[str] = []
+        if order.ask_nccl:
+            for worker in held:
+                self._stage.events.append(("ask nccl", worker.rank))
+                said += self._stage.nccl_says.get(worker.rank, [])
+        self._report(Looked(looks=looks, evidence=said))
 
 
 class FakeCluster:

@@ -445,10 +445,6 @@ ALL_TYPES = (
             "--via: unknown way 'nativ'; did you mean 'native'? allowed: torch, native",
         ),
         (["--nccl", " "], "--nccl: '' is no path; give the path of a libnccl.so.2, or auto"),
-        (
-            ["--fake-hosts", "1"],
-            "--fake-hosts: 1 host is what there is; emulate 2 or more, or none (0)",
-        ),
         (["--fake-hosts", "5000"], "--fake-hosts: 5000 is out of range; allowed: 0 to 4096"),
         *(
             (

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from collbench.engine.faults import Fault
 from collbench.engine.lineup import Kind
 from collbench.engine.orders import Died, Fork, ForkFailed
+from collbench.engine.wire import Done
 from collbench.errors import NothingMeasured
-from collbench.model import Status
+from collbench.model import ReasonCode, Status
 from collbench.nccl.settings import Needs
 
 PLAIN = Needs(zygote=(), worker=(), communicator=())
@@ -210,6 +211,34 @@ def test_those_that_survive_sigkill_are_remembered(stage):
         return [seat.rank for seat in crew.survivors]
 
     assert on_nodes(stage, work, 2) == [0, 1]
+
+
+# A hang
+
+
+@pytest.mark.parametrize(
+    ("stopped", "says", "asked", "evidence"),
+    [
+        ({0}, {1: ["rank 0 missing"]}, [1], ["rank 0 missing"]),
+        ({1}, {2: ["rank 1 missing"]}, [0, 2], ["rank 1 missing"]),
+        ({2}, {}, [0, 1, 3], []),
+        ({0, 1, 2, 3, 4}, {0: ["never heard"]}, [], []),
+    ],
+    ids=["not where it is stopped", "the next, if one says nothing", "three at most", "nobody"],
+)
+def test_nccl_is_asked_where_no_worker_is_stopped(stage, stopped, says, asked, evidence):
+    stage.stopped, stage.nccl_says = stopped, says
+
+    async def work(cluster, crew):
+        seats = await crew.seated((0, 1, 2, 3, 4), Kind.QUIET, 0, PLAIN)
+        return await crew.gathered(Done, seats, 0.01, ReasonCode.NO_PROGRESS)
+
+    fault = on_nodes(stage, work, 1, 1, 1, 1, 1)
+    assert stage.happened("ask nccl") == [("ask nccl", rank) for rank in asked]
+    assert fault.status is Status.HUNG
+    assert {culprit.rank for culprit in fault.culprits} == stopped
+    for culprit in fault.culprits:
+        assert culprit.evidence[2:] == evidence
 
 
 # Groups

@@ -323,11 +323,20 @@ def test_fake_hosts_are_said_before_everything_else():
     )
 
 
-def test_ranks_that_share_a_gpu_know_its_number_and_how_many_they_are():
+def test_a_single_fake_host_is_for_one_of_several_processes():
+    slots = choose(TWO_GPUS, {"CUDA_VISIBLE_DEVICES": "1"}, fake_hosts=1, alone=False)
+
+    assert [(gpu.index, host) for gpu, host in zip(slots.gpus, slots.fake_hosts, strict=True)] == [
+        (1, "fake-host-0")
+    ]
+    with pytest.raises(UsageError, match="--fake-hosts 1 is what there is; emulate 2 or more"):
+        choose(TWO_GPUS, fake_hosts=1)
+
+
+def test_ranks_that_share_a_gpu_know_its_number():
     shared = choose(TWO_GPUS, {"CUDA_VISIBLE_DEVICES": "1,0"}, fake_hosts=3)
 
     assert [shared.cuda_index(rank) for rank in range(3)] == [0, 1, 0]
-    assert [shared.ranks_on_device(rank) for rank in range(3)] == [2, 1, 2]
     assert [gpu.index for gpu in shared.gpus] == [1, 0, 1]
 
 
@@ -335,8 +344,7 @@ def test_without_fake_hosts_every_rank_has_its_gpu_or_all_share_the_cpu():
     on_gpus, on_cpu = choose(TWO_GPUS), choose(NOTHING, ranks=3)
 
     assert [on_gpus.cuda_index(rank) for rank in range(2)] == [0, 1]
-    assert [on_gpus.ranks_on_device(rank) for rank in range(2)] == [1, 1]
-    assert (on_cpu.cuda_index(2), on_cpu.ranks_on_device(2)) == (None, 3)
+    assert on_cpu.cuda_index(2) is None
     assert (on_gpus.hosts, on_cpu.hosts) == (1, 1)
 
 
@@ -344,8 +352,12 @@ def test_places_carry_the_fake_host():
     places = choose(TWO_GPUS, fake_hosts=2).places("node1")
 
     assert places == [
-        RankPlace(rank=0, node="node1", local_rank=0, gpu=0, cpuset="0-3", fake_host="fake-host-0"),
-        RankPlace(rank=1, node="node1", local_rank=1, gpu=1, cpuset="4-7", fake_host="fake-host-1"),
+        RankPlace(
+            rank=0, node="node1", local_rank=0, gpu=0, cpuset="0-3", fake_host="node1-fake-host-0"
+        ),
+        RankPlace(
+            rank=1, node="node1", local_rank=1, gpu=1, cpuset="4-7", fake_host="node1-fake-host-1"
+        ),
     ]
 
 
@@ -404,7 +416,7 @@ def test_a_process_takes_its_share_of_the_gpus_that_it_sees():
     slots = choose_slots(Wanted(), TWO_GPUS, {}, CORES, NUMA, lambda visible: visible[1:])
 
     assert [gpu.index for gpu in slots.gpus] == [1]
-    assert (slots.world_size, slots.cuda_index(0), slots.ranks_on_device(0)) == (1, 0, 1)
+    assert (slots.world_size, slots.cuda_index(0)) == (1, 0)
 
 
 def test_a_process_without_a_share_of_the_gpus_is_an_error_and_no_stand_in():

@@ -51,8 +51,18 @@ def test_the_telling_lines_stand_once_and_the_summary_does_not():
     ]
 
 
-def answered(silent_connections: int, answer_s: float = 5.0) -> list[str]:
-    """What a server says that leaves its first connections without an answer."""
+WELL, _, _ = STATUS.replace("UNKNOWN  INCOMPLETE", "RUNNING  OK").partition("INCOMPLETE")
+WELL += "Warnings\n========\n\n"
+
+
+def answered(silent_connections: int, answer_s: float = 5.0, well: int = 0) -> list[str]:
+    """What a server says that leaves its first connections without an answer.
+
+    Args:
+        silent_connections: how many.
+        answer_s: the longest waiting.
+        well: how many connections after those reach another job, whose ranks are well.
+    """
     count = 0
 
     async def serve(reader, writer):
@@ -64,10 +74,11 @@ def answered(silent_connections: int, answer_s: float = 5.0) -> list[str]:
             if silent:
                 await reader.read()  # a stopped process takes connections and never answers
                 return
-            half = len(STATUS) // 2
-            writer.write(STATUS[:half].encode())
+            status = WELL if count <= silent_connections + well else STATUS
+            half = len(status) // 2
+            writer.write(status[:half].encode())
             await writer.drain()
-            writer.write(STATUS[half:].encode())
+            writer.write(status[half:].encode())
         finally:
             writer.close()
 
@@ -93,3 +104,8 @@ def test_no_answer_is_no_evidence():
 
 def test_nobody_at_the_address_is_no_evidence():
     assert asyncio.run(ras_report(free_ras_address(), 1.0)) == []
+
+
+def test_another_job_that_is_well_is_no_answer():
+    assert answered(2, well=5) == telling_lines(STATUS)
+    assert answered(2, 0.5, well=100) == []

@@ -63,9 +63,31 @@ def test_fake_hosts_may_share_a_gpu():
     berths = berths_of([offer], [post("a")])
 
     assert [(b.gpu, b.cuda_index, b.ranks_on_device, b.fake_host) for b in berths] == [
-        (5, 0, 2, "fake-host-0"),
-        (5, 0, 2, "fake-host-1"),
+        (5, 0, 2, "a-fake-host-0"),
+        (5, 0, 2, "a-fake-host-1"),
     ]
+
+
+def test_fake_hosts_of_several_stations_differ_and_share_gpus():
+    offers = [
+        Slots(backend="nccl", world_size=1, gpus=(gpu(index % 2),), fake_hosts=("fake-host-0",))
+        for index in range(4)
+    ]
+    berths = berths_of(offers, [post(node) for node in "abcd"])
+
+    assert [(b.gpu, b.cuda_index, b.ranks_on_device, b.fake_host) for b in berths] == [
+        (0, 0, 2, "a-fake-host-0"),
+        (1, 0, 2, "b-fake-host-0"),
+        (0, 0, 2, "c-fake-host-0"),
+        (1, 0, 2, "d-fake-host-0"),
+    ]
+
+
+def test_all_stations_of_a_node_share_its_cpu():
+    offers = [Slots(backend="gloo", world_size=1) for _ in range(3)]
+    berths = berths_of(offers, [post("a"), post("a"), post("b")])
+
+    assert [berth.ranks_on_device for berth in berths] == [2, 2, 1]
 
 
 def test_an_offer_without_a_post_is_an_error():

@@ -393,10 +393,6 @@ UNKNOWN_IN_SWEEP = (
         ("[run]\nvia = 'mpi'", "run.via: unknown way 'mpi'; allowed: torch, native"),
         ("[run]\nnccl = ''", "run.nccl: '' is no path; give the path of a libnccl.so.2, or auto"),
         (
-            "[run]\nfake_hosts = 1",
-            "run.fake_hosts: 1 host is what there is; emulate 2 or more, or none (0)",
-        ),
-        (
             "[run]\nranks = 'two'",
             "run.ranks: 'two' is no number; allowed: a whole number from 1, or auto",
         ),
