@@ -20,8 +20,25 @@ _COMMANDS = {
         "collbench.cli.sweep:sweep",
         "Measure collectives over message size on this machine.",
     ),
+    "ab": (
+        "collbench.cli.ab:ab",
+        "Measure settings, libraries or environments interleaved, and say which is faster.",
+    ),
     "show": ("collbench.cli.show:show", "Print a stored run again: tables and conclusions."),
     "plot": ("collbench.cli.plot:plot", "Draw bandwidth and latency of a stored run over size."),
+    "compare": (
+        "collbench.cli.compare:compare",
+        "Compare stored runs, or two settings of one: what got slower, and where.",
+    ),
+    "analyze": (
+        "collbench.cli.analyze:analyze",
+        "Fit a stored run's curves, name its best settings, say what is odd.",
+    ),
+    "baseline": (
+        "collbench.cli.baseline:baseline",
+        "Write what a good run reached, for later runs to be held against.",
+    ),
+    "export": ("collbench.cli.export:export", "Write a stored run in another tool's format."),
     "runs": ("collbench.cli.runs:runs", "List the stored runs."),
     "sbatch": (
         "collbench.cli.sbatch:sbatch",

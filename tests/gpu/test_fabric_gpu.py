@@ -1,6 +1,5 @@
 """NCCL over the network on 8 nodes: network namespaces that share two GPUs, behind shaped links."""
 
-
 import pytest
 from lab.fabric import Fabric, why_impossible
 from lab.processes import Processes, assert_nothing_left

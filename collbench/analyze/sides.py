@@ -1,0 +1,59 @@
+"""What a comparison is made of: each case's times, one a repeat, of a side.
+
+A side is a run, several runs of one shape, or one setting of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from collbench.analyze.keys import CaseKey, case_key
+from collbench.model import Status, Trial
+from collbench.nccl.settings import setting_order, setting_text
+
+Times = dict[CaseKey, tuple[float, ...]]
+"""By case, one time a repeat in microseconds; repeats in one order everywhere."""
+
+
+def times_of(trials: Iterable[Trial], *, setting: bool = True) -> Times:
+    """Returns the times of the trials that are right: status ``ok``.
+
+    Args:
+        trials: of one run; or of several, one run's behind the other's.
+        setting: False where the settings are the sides: cases of two settings have one key.
+    """
+    # A dictionary keeps the order in which runs came; within a run the repeat decides.
+    found: dict[CaseKey, list[tuple[int, float]]] = {}
+    for trial in trials:
+        if trial.status is Status.OK and trial.summary is not None:
+            key = case_key(trial.case, setting=setting)
+            found.setdefault(key, []).append((trial.repeat, trial.summary.median_us))
+    return {key: tuple(time for _, time in sorted(times)) for key, times in found.items()}
+
+
+def times_of_runs(runs: Sequence[Sequence[Trial]]) -> Times:
+    """Returns the times of several runs of one shape: each run adds its repeats."""
+    found: dict[CaseKey, tuple[float, ...]] = {}
+    for trials in runs:
+        for key, times in times_of(trials).items():
+            found[key] = (*found.get(key, ()), *times)
+    return found
+
+
+def times_by_setting(trials: Sequence[Trial]) -> dict[str, Times]:
+    """Returns the sides of a run that swept settings, by their words; what is not set first."""
+    settings = {setting_text(trial.case.setting): trial.case.setting for trial in trials}
+    ordered = sorted(settings, key=lambda text: setting_order(settings[text]))
+    parted: dict[str, list[Trial]] = {text: [] for text in ordered}
+    for trial in trials:
+        parted[setting_text(trial.case.setting)].append(trial)
+    return {text: times_of(mine, setting=False) for text, mine in parted.items()}
+
+
+def times_by_row(sides: Mapping[str, Times]) -> dict[CaseKey, dict[str, tuple[float, ...]]]:
+    """Returns the same by case first, then by side."""
+    found: dict[CaseKey, dict[str, tuple[float, ...]]] = {}
+    for name, times in sides.items():
+        for key, values in times.items():
+            found.setdefault(key, {})[name] = values
+    return found
