@@ -408,6 +408,8 @@ class Environment(Record, frozen=True, kw_only=True):
     torch: str | None = None
     cuda: str | None = None
     nccl: LibraryVersion | None = None
+    libraries: dict[str, LibraryVersion] = {}
+    """NCCL libraries by the names that settings call them by, where there are several."""
     driver: str | None = None
     kernel: str
     os: str

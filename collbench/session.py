@@ -171,8 +171,12 @@ def _closed(
     """Judges the trials and writes how the run ended."""
     findings = judge(run, facts.topology, trials)
     exit_code = stop if stop is not None else exit_code_of(trials)
+    environment = msgspec.structs.replace(
+        run.environment, libraries={**run.environment.libraries, **facts.libraries}
+    )
     run = msgspec.structs.replace(
         run,
+        environment=environment,
         ended_at=utc_text(time.time()),
         zygotes=run.zygotes + facts.zygotes,
         workers=run.workers + facts.workers,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from collbench.engine.placement import Slots
 from collbench.errors import UsageError
 from collbench.model import LibraryVersion, Topology, lowest_capability
-from collbench.nccl.settings import ALG_SELECTION, IB
+from collbench.nccl.settings import ALG_SELECTION, IB, LIBRARY
 from collbench.nccl.variables import quiet_variables, without_effect
 from collbench.plan.legality import NcclPlace
 from collbench.probe.environment import recorded_variables
@@ -19,7 +20,7 @@ from collbench.probe.nccl import (
     names_in_library,
     version_tuple,
 )
-from collbench.suite import ResolvedSuite, Suite, settings_of
+from collbench.suite import ResolvedSuite, Suite, read_libraries, settings_of
 
 NEWEST_KNOWN = (2, 32, 0)
 """Stands for a library whose release is not known: what it may refuse it will refuse itself."""
@@ -29,33 +30,55 @@ _AXES = {
     "NCCL_NET": "--net",
     IB: "--ib",
     ALG_SELECTION: "--alg-selection",
+    LIBRARY: "--nccl",
 }
-
 
 _WHO = {"gloo": "Gloo communicates", "simulated": "a model answers"}
 
 
-def find_library(suite: Suite) -> LibraryVersion | None:
-    """Returns the library that will be loaded, from its file; None where it is not found.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Libraries:
+    """The NCCL libraries of a run, as their files say."""
+
+    first: LibraryVersion | None
+    """The one that is loaded, or the first of several; None where it is not found."""
+    named: Mapping[str, LibraryVersion] = field(default_factory=dict)
+    """Those that settings call by name."""
+
+    @property
+    def all(self) -> list[LibraryVersion]:
+        """All that were found."""
+        return list(self.named.values()) or ([] if self.first is None else [self.first])
+
+
+def find_libraries(suite: Suite) -> Libraries:
+    """Returns the libraries that will be loaded, from their files.
 
     Raises:
-        UsageError: the native back end is not installed, the path is no NCCL library, or a library
+        UsageError: the native back end is not installed, a path is no NCCL library, or a library
             is named for torch, which loads its own.
     """
     place = suite.run
-    named = None if place.nccl == "auto" else Path(place.nccl)
+    paths = read_libraries(place.nccl)
     if place.via != "native":
-        if named is not None:
+        if any(path is not None for path in paths.values()) or len(paths) > 1:
+            asked = " ".join(path or "auto" for path in paths.values())
             raise UsageError(
-                f"--nccl {named} needs --via native: torch loads the library that it was installed"
+                f"--nccl {asked} needs --via native: torch loads the library that it was installed"
                 " with"
             )
         if suite.sweep.alg_selection:
             raise UsageError("--alg-selection needs --via native: torch does not pass it on")
     elif find_spec("nccl") is None or find_spec("cuda") is None:
         raise UsageError("--via native needs nccl4py: pip install 'collbench[native]'")
-    if named is not None:
-        return identify_library(named)
+    found = {name: _identified(path) for name, path in paths.items()}
+    named = {name: library for name, library in found.items() if name and library is not None}
+    return Libraries(first=next(iter(found.values())), named=named)
+
+
+def _identified(path: str | None) -> LibraryVersion | None:
+    if path is not None:
+        return identify_library(Path(path))
     installed = installed_library()
     return None if installed is None else identify_library(installed)
 
@@ -68,10 +91,11 @@ def refuse_without_nccl(suite: Suite, slots: Slots) -> None:
     """
     if slots.backend == "nccl":
         return
-    names = {name for setting in settings_of(suite.sweep) for name in setting}
+    names = {name for setting in settings_of(suite) for name in setting}
     options = [option for name, option in _AXES.items() if name in names]
     options += ["--via native"] if suite.run.via == "native" else []
-    options += ["--nccl"] if suite.run.nccl != "auto" else []
+    if suite.run.nccl not in ("auto", ("auto",)) and "--nccl" not in options:
+        options += ["--nccl"]
     if options:
         raise UsageError(
             f"{', '.join(options)} steer{'s' * (len(options) == 1)} NCCL, and here"
@@ -84,13 +108,18 @@ def nccl_place(
     suite: ResolvedSuite,
     slots: Slots,
     topology: Topology,
-    library: LibraryVersion | None,
+    libraries: Libraries,
     environ: Mapping[str, str],
 ) -> NcclPlace:
     """Returns what decides which settings can be."""
-    version = None if library is None else version_tuple(library.version)
+    first = libraries.first
+    version = None if first is None else version_tuple(first.version)
     return NcclPlace(
         version=version or NEWEST_KNOWN,
+        versions={
+            name: version_tuple(library.version) or NEWEST_KNOWN
+            for name, library in libraries.named.items()
+        },
         nodes=slots.hosts,
         ranks=slots.world_size,
         compute_capability=lowest_capability(topology.nodes),
@@ -99,7 +128,7 @@ def nccl_place(
 
 
 def warnings_of(
-    suite: ResolvedSuite, library: LibraryVersion | None, environ: Mapping[str, str]
+    suite: ResolvedSuite, libraries: Libraries, environ: Mapping[str, str]
 ) -> Sequence[str]:
     """Returns what is wrong with the variables that are set, a line each."""
     swept = set(suite.swept)
@@ -113,7 +142,8 @@ def warnings_of(
             " taken: what NCCL writes for the proof is in the run's logs"
         )
     set_names = {name for name in (*environ, *swept) if name.startswith("NCCL_")}
-    if library is not None and library.path is not None and set_names:
-        known = names_in_library(Path(library.path))
-        found += without_effect(set_names, known, library.version)
+    for library in libraries.all:
+        if library.path is not None and set_names:
+            known = names_in_library(Path(library.path))
+            found += without_effect(set_names, known, library.version)
     return found

@@ -88,7 +88,7 @@ def build_request(suite: str, **given: Any) -> SweepRequest:
     merged = override(loaded, **changes)
     with _named("sizes"):
         check_sizes(merged.sweep.sizes)
-    settings_of(merged.sweep)
+    settings_of(merged)
     return SweepRequest(
         suite=merged,
         source=suite,

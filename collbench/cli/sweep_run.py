@@ -17,7 +17,13 @@ import msgspec
 
 from collbench.analyze.findings import sweep_findings
 from collbench.cli.launch_options import read_launch_options
-from collbench.cli.library import find_library, nccl_place, refuse_without_nccl, warnings_of
+from collbench.cli.library import (
+    Libraries,
+    find_libraries,
+    nccl_place,
+    refuse_without_nccl,
+    warnings_of,
+)
 from collbench.cli.nodes import Company, Gathering, look_for_company, presence_of, serve
 from collbench.cli.output import print_results, say
 from collbench.cli.sweep_options import SweepRequest, build_request
@@ -42,7 +48,7 @@ from collbench.engine.simulated import Fabric, SimulatedEngine, read_fabric
 from collbench.errors import ExitCode
 from collbench.launch.share import core_warning, own_core_count, own_cores, own_gpus
 from collbench.measure.plant import Plant, parse_plant
-from collbench.model import Finding, LibraryVersion, Run, Topology, Trial
+from collbench.model import Finding, Run, Topology, Trial
 from collbench.nccl.settings import setting_text
 from collbench.nccl.variables import quiet_variables
 from collbench.plan.sweep import SweepPlan, plan_sweep
@@ -113,8 +119,8 @@ class _Prepared:
     topology: Topology
     fabric: Fabric | None
     plant: Plant | None
-    library: LibraryVersion | None
-    """The NCCL library that will be loaded, as its file says."""
+    libraries: Libraries
+    """The NCCL libraries that will be loaded, as their files say."""
     company: Company
     gathering: Gathering
     guests: Sequence[Guest] = ()
@@ -133,7 +139,7 @@ def _prepare(
     plant = parse_plant(request.plant) if request.plant else None
     cluster = cluster_name(request.cluster, os.environ)
     fabric = read_fabric(Path(request.simulate)) if request.simulate else None
-    library = find_library(request.suite)
+    libraries = find_libraries(request.suite)
     guests: Sequence[Guest] = ()
     remarks: Sequence[str] = ()
     if fabric is not None:
@@ -141,7 +147,8 @@ def _prepare(
     else:
         slots, topology = _place(request, company)
         refuse_without_nccl(request.suite, slots)
-        own = presence_of(company, slots, topology.nodes[0], read_environment(os.environ), library)
+        software = read_environment(os.environ)
+        own = presence_of(company, slots, topology.nodes[0], software, libraries.first)
         guests = [Guest(own, LOOPBACK)]
         if not company.alone and not request.dry_run:
             met = gathering.meet(company, own)
@@ -151,7 +158,7 @@ def _prepare(
     drawn = secrets.randbelow(2**31 - 1) + 1 if earlier is None else earlier.stored.run.seed
     seed = suite.seed or drawn
     on_nccl = slots.backend == "nccl"
-    place = nccl_place(suite, slots, topology, library, os.environ)
+    place = nccl_place(suite, slots, topology, libraries, os.environ)
     plan = plan_sweep(
         suite,
         backend=slots.backend,
@@ -161,7 +168,7 @@ def _prepare(
         emulated=bool(slots.fake_hosts),
         refusal=place.refusal if on_nccl else None,
     )
-    warnings = list(warnings_of(suite, library, os.environ) if on_nccl else ())
+    warnings = list(warnings_of(suite, libraries, os.environ) if on_nccl else ())
     if not company.alone:
         cores = own_core_count(company.launch, len(usable_cores()), os.cpu_count() or 1)
         few = core_warning(company.launch, cores, guests[0].presence.slots.world_size)
@@ -180,7 +187,7 @@ def _prepare(
         topology=topology,
         fabric=fabric,
         plant=plant,
-        library=library if on_nccl else None,
+        libraries=libraries if on_nccl else Libraries(first=None),
         company=company,
         gathering=gathering,
         guests=guests,
@@ -192,10 +199,11 @@ def _serve(request: SweepRequest, company: Company) -> int:
     """Serves node 0, if it measures anything."""
     if request.dry_run or request.simulate:
         return ExitCode.FINE
-    library = find_library(request.suite)
+    libraries = find_libraries(request.suite)
     slots, topology = _place(request, company)
     suite = resolve(request.suite, gpu=bool(slots.gpus))
-    own = presence_of(company, slots, topology.nodes[0], read_environment(os.environ), library)
+    software = read_environment(os.environ)
+    own = presence_of(company, slots, topology.nodes[0], software, libraries.first)
     return serve(
         company,
         own,
@@ -336,7 +344,7 @@ def _started(prepared: _Prepared, executor: Executor, run_id: str) -> Run:
     if prepared.rest.rounds:
         executor.start(prepared.rest.rounds[0])
     run = msgspec.structs.replace(prepared.run, run_id=run_id)
-    run = _with_versions(run, executor, prepared.library)
+    run = _with_versions(run, executor, prepared.libraries)
     if prepared.earlier is None:
         return run
     environment = settled_environment(prepared.earlier.stored, run.environment)
@@ -355,6 +363,7 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
         plan=GroupPlan(
             backend=prepared.slots.backend,
             library=suite.nccl,
+            libraries=suite.libraries,
             plant=prepared.plant,
             quiet=quiet_variables(os.environ) if suite.policy.proof else {},
             init_deadline_s=suite.policy.init_deadline_s,
@@ -369,14 +378,15 @@ def _executor(prepared: _Prepared, logs: Path, watch: HardwareWatch) -> Executor
     )
 
 
-def _with_versions(run: Run, executor: Executor, library: LibraryVersion | None) -> Run:
+def _with_versions(run: Run, executor: Executor, libraries: Libraries) -> Run:
     """Puts in what is loaded; what the file says where the first setting was refused."""
     facts = executor.facts()
     environment = msgspec.structs.replace(
         run.environment,
         torch=None if run.via == "native" else facts.torch or run.environment.torch,
         cuda=facts.cuda,
-        nccl=facts.nccl or library,
+        nccl=facts.nccl or libraries.first,
+        libraries=dict(libraries.named),
     )
     return msgspec.structs.replace(run, environment=environment)
 

@@ -161,6 +161,14 @@ OPTIONS = (
         help="NCCL's choice per call (2.31 and newer, --via native); repeat to sweep.",
     ),
     Option(
+        names=("--setting", "settings"),
+        metavar="TEXT",
+        key="sweep.settings",
+        read=as_whole_text,
+        more={"multiple": True},
+        help="A whole setting: 'NCCL_ALGO=Tree NCCL_PROTO=Simple', or default; repeat to compare.",
+    ),
+    Option(
         names=("--backend",),
         metavar="WORD",
         key="run.backend",
@@ -188,9 +196,12 @@ OPTIONS = (
     ),
     Option(
         names=("--nccl",),
-        metavar="PATH",
+        metavar="[NAME=]PATH",
         key="run.nccl",
-        help="The libnccl.so.2 to measure, for --via native [the installed one].",
+        read=as_whole_text,
+        more={"multiple": True},
+        help="The libnccl.so.2 to measure, for --via native; repeat with names to compare"
+        " [the installed one].",
     ),
     Option(
         names=("--fake-hosts",),

@@ -34,7 +34,7 @@ from collbench.model import (
     Status,
     Topology,
 )
-from collbench.nccl.settings import Changes, Needs, needs_of
+from collbench.nccl.settings import LIBRARY, Changes, Needs, needs_of
 
 _FORMATION_TRIES = 3
 
@@ -220,7 +220,7 @@ class Controller:
             await self._end(state, kind)
             self._judge_formation(state, kind, case, needs, joined)
             return joined
-        self._learn(joined[0])
+        self._learn(joined[0], case)
         self._ever_formed = True
         state.failed.pop((kind, needs), None)
         return await self._connected(state, case, kind)
@@ -232,7 +232,10 @@ class Controller:
             Joined, formed.seats, order, self._policy.init_deadline_s, ReasonCode.NO_START
         )
 
-    def _learn(self, joined: Joined) -> None:
+    def _learn(self, joined: Joined, case: Case) -> None:
+        name = case.setting.get(LIBRARY)
+        if name is not None and joined.nccl is not None:
+            self._count(libraries={**self.facts.libraries, name: joined.nccl})
         self._count(
             communicators=self.facts.communicators + 1,
             torch=joined.torch,

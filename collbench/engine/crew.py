@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from collbench.engine.faults import Fault, node_lost
@@ -38,7 +38,7 @@ from collbench.engine.wire import Hosting, Join, Joined, ToWorker
 from collbench.errors import NothingMeasured
 from collbench.measure.plant import Plant
 from collbench.model import ReasonCode
-from collbench.nccl.settings import Changes, Needs
+from collbench.nccl.settings import LIBRARY_VARIABLE, Changes, Needs
 
 T = TypeVar("T")
 _OrderFor = Callable[[list[int]], Order]
@@ -59,6 +59,13 @@ class GroupPlan:
     quiet: dict[str, str]
     """Variables of workers whose time is taken without NCCL's log."""
     init_deadline_s: float
+    libraries: Mapping[str, str | None] = field(default_factory=dict)
+    """Paths of the libraries that settings call by name."""
+
+    def library_of(self, seat: Seat) -> str | None:
+        """Returns the path of the library that a worker's processes are for."""
+        name = dict(seat.zygote_part[1]).get(LIBRARY_VARIABLE)
+        return self.library if name is None else self.libraries[name]
 
 
 class Crew:
@@ -257,7 +264,7 @@ class Crew:
             store_port=port,
             prefix=f"group{group}",
             token=token,
-            library=self._plan.library,
+            library=self._plan.library_of(seats[place]),
             logged=seats[place].kind is Kind.LOGGED,
             plant=self._plan.plant,
         )

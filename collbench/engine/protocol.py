@@ -33,6 +33,8 @@ class Facts(Record, frozen=True, kw_only=True):
     torch: str | None = None
     cuda: str | None = None
     nccl: LibraryVersion | None = None
+    libraries: dict[str, LibraryVersion] = {}
+    """Those that settings call by name, as they were loaded."""
     workers: int = 0
     """Worker processes started so far."""
     zygotes: int = 0

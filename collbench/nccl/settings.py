@@ -1,8 +1,8 @@
 """A setting: the swept variables of a case, and what they ask of the processes that run it.
 
-In a case's record a setting is a plain dictionary: variables by name, and two words of our own,
-``ib`` (``on``, ``off``) and ``alg_selection`` (NCCL's per-call choice). An empty one is what the
-environment says by itself.
+In a case's record a setting is a plain dictionary: variables by name, and words of our own, ``ib``
+(``on``, ``off``), ``alg_selection`` (NCCL's per-call choice) and ``nccl`` (the library, by the name
+that the user gave it). An empty one is what the environment says by itself.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from collbench.nccl.variables import ReadAt, read_at
 
 IB = "ib"
 ALG_SELECTION = "alg_selection"
+LIBRARY = "nccl"
+LIBRARY_VARIABLE = "COLLBENCH_NCCL"
+"""Names the library that a process is for: processes of two libraries are never shared."""
 Changes = tuple[tuple[str, str | None], ...]
 """Variables in order of their names; None: not set."""
 
@@ -39,6 +42,8 @@ def variables_of(setting: Mapping[str, str]) -> dict[str, str | None]:
     for name, value in setting.items():
         if name == IB:
             found |= _IB_VARIABLES[value]
+        elif name == LIBRARY:
+            found[LIBRARY_VARIABLE] = value
         elif name != ALG_SELECTION:
             found[name] = value
     return found
@@ -78,6 +83,8 @@ def setting_text(setting: Mapping[str, str]) -> str:
     for name, value in sorted(setting.items()):
         if name == IB:
             words.append(f"ib {value}")
+        elif name == LIBRARY:
+            words.append(f"NCCL {value}")
         elif name not in ("NCCL_ALGO", "NCCL_PROTO"):
             words.append(f"{name.removeprefix('NCCL_')}={value}")
     return ", ".join(words) or "default"

@@ -8,7 +8,7 @@ from collbench.errors import UsageError
 from collbench.model import Case, Reason, ReasonCode, Record
 from collbench.nccl.grammar import DEFAULT, Kind, canonical_choice, ignores_choice
 from collbench.nccl.legality import Place, why_illegal
-from collbench.nccl.settings import ALG_SELECTION, variables_of
+from collbench.nccl.settings import ALG_SELECTION, LIBRARY, variables_of
 
 _PER_CALL_CHOICE = (2, 31, 0)
 
@@ -17,6 +17,8 @@ class NcclPlace(Record, frozen=True, kw_only=True):
     """Where NCCL is to run, as far as it decides what can be."""
 
     version: tuple[int, int, int]
+    versions: dict[str, tuple[int, int, int]] = {}
+    """Of the libraries that settings call by name."""
     nodes: int
     ranks: int
     compute_capability: tuple[int, int] | None = None
@@ -25,10 +27,11 @@ class NcclPlace(Record, frozen=True, kw_only=True):
 
     def refusal(self, case: Case) -> Reason | None:
         """Returns why a case cannot be, or None."""
-        if ALG_SELECTION in case.setting and self.version < _PER_CALL_CHOICE:
+        version = self._version(case)
+        if ALG_SELECTION in case.setting and version < _PER_CALL_CHOICE:
             return Reason(
                 code=ReasonCode.NEEDS_NEWER_NCCL,
-                text=f"alg_selection needs NCCL 2.31 or newer, not {_text(self.version)}",
+                text=f"alg_selection needs NCCL 2.31 or newer, not {_text(version)}",
             )
         if ignores_choice(case.collective):
             swept = {"NCCL_ALGO", "NCCL_PROTO"} & case.setting.keys()
@@ -45,6 +48,9 @@ class NcclPlace(Record, frozen=True, kw_only=True):
         why = why_illegal(case.collective, algorithm, protocol, self._place(case))
         return None if why is None else _illegal(why)
 
+    def _version(self, case: Case) -> tuple[int, int, int]:
+        return self.versions.get(case.setting.get(LIBRARY, ""), self.version)
+
     def _chosen(self, kind: Kind, name: str, case: Case) -> str:
         """Returns what a variable says, from the setting or else the environment.
 
@@ -59,7 +65,7 @@ class NcclPlace(Record, frozen=True, kw_only=True):
     def _place(self, case: Case) -> Place:
         variables = _effective(self.variables, case.setting)
         return Place(
-            version=self.version,
+            version=self._version(case),
             nodes=self.nodes,
             ranks=self.ranks,
             compute_capability=self.compute_capability,

@@ -49,7 +49,10 @@ def _software(run: Run) -> str:
     environment = run.environment
     words = [f"torch {environment.torch}"] if environment.torch else []
     nccl = environment.nccl
-    if nccl is not None:
+    if environment.libraries:
+        named = [f"{name} {lib.version}" for name, lib in environment.libraries.items()]
+        words.append(f"NCCL {', '.join(named)}")
+    elif nccl is not None:
         differs = f" (torch was built with {nccl.compiled})" if _differs(run) else ""
         words.append(f"NCCL {nccl.version} loaded{differs}")
     if environment.driver and run.backend == "nccl":

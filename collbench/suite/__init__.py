@@ -23,7 +23,7 @@ from collbench.suite.schema import (
     Suite,
     override,
 )
-from collbench.suite.values import check_sizes, check_suite, check_value
+from collbench.suite.values import check_sizes, check_suite, check_value, read_libraries
 
 __all__ = [
     "ALL_ROOTS",
@@ -44,6 +44,7 @@ __all__ = [
     "find_suite",
     "load_suite",
     "override",
+    "read_libraries",
     "resolve",
     "settings_of",
     "shipped_suites",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from collbench.errors import UsageError, nearest
 from collbench.nccl.grammar import ALGORITHMS, PROTOCOLS, canonical_choice, split_choices
-from collbench.nccl.settings import ALG_SELECTION, IB
+from collbench.nccl.settings import ALG_SELECTION, IB, LIBRARY
 from collbench.nccl.variables import MANAGED, SECRET_NAME
 
 DEFAULT = "default"
@@ -97,6 +98,41 @@ def read_variables(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(values) for name, values in found.items()}
 
 
+def read_settings(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
+    """Returns whole settings from texts such as ``NCCL_ALGO=Tree NCCL_PROTO=Simple``.
+
+    Words are parted as a shell does it, so that a value in quotes may hold blanks. ``ib=off`` is a
+    word as well; ``default`` is the empty setting.
+    """
+    return tuple(_setting(text) for text in texts)
+
+
+def _setting(text: str) -> dict[str, str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        raise UsageError(f"'{text}' is no setting: {problem}; close the quotes") from None
+    if not words:
+        raise UsageError("an empty setting; write for instance NCCL_ALGO=Tree, or default")
+    found: dict[str, str] = {}
+    for word in [] if words == [DEFAULT] else words:
+        name, _, value = word.partition("=")
+        if name in found:
+            raise UsageError(f"'{text}' sets {name} twice; leave one out")
+        match name:
+            case "NCCL_ALGO":
+                found[name] = canonical_choice("algorithm", value)
+            case "NCCL_PROTO":
+                found[name] = canonical_choice("protocol", value)
+            case "NCCL_NET":
+                found[name] = read_networks([value])[0]
+            case "ib":
+                found[IB] = read_ib([value])[0]
+            case _:
+                found |= {key: values[0] for key, values in read_variables([word]).items()}
+    return found
+
+
 def product_of_axes(
     *,
     algorithms: Sequence[str],
@@ -105,6 +141,8 @@ def product_of_axes(
     networks: Sequence[str],
     variables: Mapping[str, Sequence[str]],
     selections: Sequence[str],
+    libraries: Sequence[str] = (),
+    whole: Sequence[Mapping[str, str]] = (),
     reference: bool,
 ) -> tuple[dict[str, str], ...]:
     """Returns all settings, each once; without axes the empty one alone.
@@ -116,6 +154,8 @@ def product_of_axes(
         networks: values of NCCL_NET.
         variables: values of each further variable.
         selections: values of the per-call choice.
+        libraries: names of NCCL libraries.
+        whole: settings that are given as wholes.
         reference: also each combination of the others with neither algorithm nor protocol set.
 
     Raises:
@@ -127,11 +167,22 @@ def product_of_axes(
         )
     if ib and "NCCL_IB_DISABLE" in variables:
         raise UsageError("--ib and NCCL_IB_DISABLE cannot both be given; leave one out")
+    by_axes = {
+        *(["NCCL_ALGO"] if algorithms else []),
+        *(["NCCL_PROTO"] if protocols else []),
+        *([IB, "NCCL_NET", "NCCL_IB_DISABLE"] if ib else []),
+        *(["NCCL_NET", IB] if networks else []),
+        *variables,
+    }
+    for name in sorted({name for setting in whole for name in setting} & by_axes):
+        raise UsageError(f"--setting and an option of its own both say {name}; say it in one place")
     choice = [_axis("NCCL_ALGO", algorithms), _axis("NCCL_PROTO", protocols)]
     others = [
         _axis(IB, ib),
         _axis("NCCL_NET", networks),
         _axis(ALG_SELECTION, selections),
+        tuple(whole) or ({},),
+        tuple({LIBRARY: name} for name in libraries) or ({},),
         # Of a variable every text is a value, the word default too.
         *(tuple({name: value} for value in values) for name, values in variables.items()),
     ]

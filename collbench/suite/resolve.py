@@ -15,9 +15,10 @@ from collbench.suite.axes import (
     read_networks,
     read_protocols,
     read_selections,
+    read_settings,
     read_variables,
 )
-from collbench.suite.schema import Questions, Suite
+from collbench.suite.schema import Suite
 from collbench.suite.values import (
     check_suite,
     read_backend,
@@ -27,7 +28,7 @@ from collbench.suite.values import (
     read_dtypes,
     read_fake_hosts,
     read_in_place,
-    read_library,
+    read_libraries,
     read_max_time,
     read_modes,
     read_pattern,
@@ -72,6 +73,8 @@ class ResolvedSuite(msgspec.Struct, frozen=True, kw_only=True):
     via: str
     nccl: str | None
     """Path of an NCCL library; None: the installed one."""
+    libraries: dict[str, str | None]
+    """Paths of NCCL libraries by the names that settings call them by; empty: there is one."""
     fake_hosts: int | None
     ranks: int | None
     """None: all that are here."""
@@ -96,7 +99,8 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
     check_suite(suite)
     asked, place, measure = suite.sweep, suite.run, suite.measure
     max_time_s = read_max_time(measure.max_time)
-    settings = settings_of(asked)
+    settings = settings_of(suite)
+    libraries = read_libraries(place.nccl)
     return ResolvedSuite(
         name=suite.name,
         description=suite.description,
@@ -109,10 +113,11 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
         pattern=read_pattern(asked.pattern),
         in_place=read_in_place(asked.in_place),
         settings=settings,
-        swept=_swept(asked, settings),
+        swept=_swept(suite, settings),
         backend=read_backend(place.backend),
         via=read_via(place.via),
-        nccl=read_library(place.nccl),
+        nccl=libraries.pop("", None),
+        libraries=libraries,
         fake_hosts=read_fake_hosts(place.fake_hosts),
         ranks=read_count(place.ranks),
         gpus=read_count(place.gpus),
@@ -132,12 +137,13 @@ def resolve(suite: Suite, *, gpu: bool) -> ResolvedSuite:
     )
 
 
-def settings_of(asked: Questions) -> tuple[dict[str, str], ...]:
+def settings_of(suite: Suite) -> tuple[dict[str, str], ...]:
     """Returns all settings that the axes make.
 
     Raises:
         UsageError: a value that cannot be, or axes that contradict each other.
     """
+    asked = suite.sweep
     return product_of_axes(
         algorithms=read_algorithms(asked.algo),
         protocols=read_protocols(asked.proto),
@@ -145,12 +151,15 @@ def settings_of(asked: Questions) -> tuple[dict[str, str], ...]:
         networks=read_networks(asked.net),
         variables=read_variables(asked.env),
         selections=read_selections(asked.alg_selection),
+        libraries=[name for name in read_libraries(suite.run.nccl) if name],
+        whole=read_settings(asked.settings),
         reference=asked.reference,
     )
 
 
-def _swept(asked: Questions, settings: tuple[dict[str, str], ...]) -> tuple[str, ...]:
+def _swept(suite: Suite, settings: tuple[dict[str, str], ...]) -> tuple[str, ...]:
     """``default`` alone is an axis too: it takes the environment's value away."""
+    asked = suite.sweep
     axes = {"NCCL_ALGO": asked.algo, "NCCL_PROTO": asked.proto, "NCCL_NET": asked.net}
     named = {name for name, values in axes.items() if values}
     named |= {"NCCL_NET", "NCCL_IB_DISABLE"} if asked.ib else set()

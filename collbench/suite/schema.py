@@ -47,6 +47,8 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """``KEY=VALUE`` texts; several of one key are swept."""
     alg_selection: tuple[str, ...] = ()
     """NCCL's per-call choice (2.31 and newer, native back end)."""
+    settings: tuple[str, ...] = ()
+    """Whole settings, each ``KEY=VALUE KEY=VALUE`` or ``default``: an axis of its own."""
     reference: bool = False
     """Also each case with neither algorithm nor protocol set."""
 
@@ -59,8 +61,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpus: int | str = AUTO
     via: str = "torch"
     """``native``: straight on the NCCL library."""
-    nccl: str = AUTO
-    """Path of a libnccl.so.2, for the native back end."""
+    nccl: str | tuple[str, ...] = AUTO
+    """Path of a libnccl.so.2, for the native back end; or several, each ``NAME=PATH``."""
     fake_hosts: int = 0
     """So many hosts emulated on this machine; 0: none."""
     repeats: int = 1

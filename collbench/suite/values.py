@@ -7,6 +7,7 @@ knows where the value comes from and puts that in front.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from collbench.suite.axes import (
     read_networks,
     read_protocols,
     read_selections,
+    read_settings,
     read_variables,
 )
 from collbench.suite.schema import ALL_ROOTS, AUTO, BACKENDS, IN_PLACE, VIAS, Ladder, Suite
@@ -31,6 +33,7 @@ DEFAULT_FACTOR = 4.0
 MOST_SIZES = 4096
 _LARGEST_SIZE_BYTES = 2**50
 _LARGEST_NUMBER = 2**31 - 1
+_NAMED_LIBRARY = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.+-]*)=(.*)", re.DOTALL)
 
 
 def read_collectives(words: Sequence[str]) -> tuple[str, ...]:
@@ -90,11 +93,25 @@ def read_via(word: str) -> str:
     return one_of("way", word, VIAS)
 
 
-def read_library(text: str) -> str | None:
-    """Returns the path of an NCCL library; None is "the installed one"."""
-    if not text.strip() or "\0" in text:
-        raise UsageError(f"{text!r} is no path; give the path of a libnccl.so.2, or auto")
-    return None if text == AUTO else text
+def read_libraries(value: str | Sequence[str]) -> dict[str, str | None]:
+    """Returns paths of NCCL libraries by name; None is "the installed one".
+
+    A single library needs no name: it has the empty one.
+    """
+    texts = [value] if isinstance(value, str) else list(value)
+    found: dict[str, str | None] = {}
+    for text in texts:
+        match = _NAMED_LIBRARY.fullmatch(text)
+        name, path = (match[1], match[2]) if match else ("", text)
+        if not path.strip() or "\0" in path:
+            raise UsageError(f"{path!r} is no path; give the path of a libnccl.so.2, or auto")
+        if name in found or (len(texts) > 1 and not name):
+            raise UsageError(
+                f"'{text}': several libraries have a name of their own each; write NAME=PATH,"
+                " for instance old=/opt/nccl/libnccl.so.2"
+            )
+        found[name] = None if path == AUTO else path
+    return found
 
 
 def read_fake_hosts(value: int) -> int | None:
@@ -279,9 +296,10 @@ _READERS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
         "sweep.net": read_networks,
         "sweep.env": read_variables,
         "sweep.alg_selection": read_selections,
+        "sweep.settings": read_settings,
         "run.backend": read_backend,
         "run.via": read_via,
-        "run.nccl": read_library,
+        "run.nccl": read_libraries,
         "run.fake_hosts": read_fake_hosts,
         "run.ranks": read_count,
         "run.gpus": read_count,

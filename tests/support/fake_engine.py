@@ -278,6 +278,7 @@ class FakeCluster:
         plan = GroupPlan(
             backend="nccl",
             library=None,
+            libraries={name: f"/{name}/libnccl.so.2" for name in ("old", "new")},
             plant=None,
             quiet=quiet or {},
             init_deadline_s=self.policy.init_deadline_s,

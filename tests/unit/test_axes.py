@@ -17,6 +17,7 @@ from collbench.suite.axes import (
     read_networks,
     read_protocols,
     read_selections,
+    read_settings,
     read_variables,
 )
 
@@ -322,3 +323,47 @@ def test_too_many_settings_are_refused():
         UsageError, match=says("more than 1024 settings; take fewer values an axis")
     ):
         product(variables={"A": (*values, "x")}, ib=("on", "off"))
+
+
+# Whole settings and libraries
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("default", {}),
+        ("NCCL_ALGO=tree  NCCL_PROTO=simple", {"NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"}),
+        ("ib=off", {"ib": "off"}),
+        ("NCCL_NET=Socket", {"NCCL_NET": "Socket"}),
+        ("A='two words' B=c,d", {"A": "two words", "B": "c,d"}),
+    ],
+)
+def test_a_whole_setting(text, setting):
+    assert read_settings([text, text]) == (setting, setting)
+
+
+@pytest.mark.parametrize(
+    ("text", "says_what"),
+    [
+        (" ", "an empty setting; write for instance NCCL_ALGO=Tree, or default"),
+        ("A=1 A=2", "'A=1 A=2' sets A twice; leave one out"),
+        ("Tree", "'Tree' is no KEY=VALUE; write for instance NCCL_BUFFSIZE=8388608"),
+        ("A='x", "'A='x' is no setting: No closing quotation; close the quotes"),
+        ("ib=maybe", "'maybe' is not allowed; allowed: on, off, on,off for both, or default"),
+        ("NCCL_HOSTID=a", "NCCL_HOSTID cannot be set so: say how many hosts to emulate with"),
+    ],
+)
+def test_a_whole_setting_that_cannot_be(text, says_what):
+    with pytest.raises(UsageError, match=f"^{re.escape(says_what)}"):
+        read_settings([text])
+
+
+def test_whole_settings_and_libraries_are_axes():
+    assert product(whole=({}, {"A": "1"}), libraries=("old", "new")) == (
+        {"nccl": "old"},
+        {"nccl": "new"},
+        {"A": "1", "nccl": "old"},
+        {"A": "1", "nccl": "new"},
+    )
+    with pytest.raises(UsageError, match="--setting and an option of its own both say NCCL_ALGO"):
+        product(whole=({"NCCL_ALGO": "Tree"},), algorithms=("Ring",))

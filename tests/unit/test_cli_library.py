@@ -7,7 +7,7 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from collbench.cli import library, main, sweep_run
-from collbench.cli.library import NEWEST_KNOWN, find_library, nccl_place, warnings_of
+from collbench.cli.library import NEWEST_KNOWN, Libraries, find_libraries, nccl_place, warnings_of
 from collbench.engine.placement import Slots
 from collbench.errors import UsageError
 from collbench.model import Gpu, LibraryVersion, Node, Topology
@@ -142,7 +142,7 @@ def test_native_needs_all_of_its_extra(machine, modules):
     machine(modules=modules)
 
     with pytest.raises(UsageError, match="needs nccl4py"):
-        find_library(suite(via="native"))
+        find_libraries(suite(via="native"))
 
 
 def test_native_on_gloo_is_refused(machine, tell, nccl_file):
@@ -187,22 +187,29 @@ def test_settings_that_nccl_can_never_run_are_refused(machine, tell):
 def test_the_library_is_the_one_named_else_the_installed_one(machine, nccl_file, tmp_path):
     other = tmp_path / "other.so"
     other.write_bytes(b"\x7fELF NCCL version 2.32.3")
-    assert find_library(suite()) is None
+    assert find_libraries(suite()) == Libraries(first=None)
 
     machine(installed=nccl_file, modules=("nccl", "cuda"))
     found = LibraryVersion(version="2.28.9", path=str(nccl_file))
-    assert find_library(suite()) == found
-    assert find_library(suite(via="native")) == found
-    assert find_library(suite(via="native", nccl=str(other))) == LibraryVersion(
+    assert find_libraries(suite()).first == found
+    assert find_libraries(suite(via="native")).first == found
+    assert find_libraries(suite(via="native", nccl=str(other))).first == LibraryVersion(
         version="2.32.3", path=str(other)
     )
+    both = find_libraries(suite(via="native", nccl=("old=auto", f"new={other}")))
+    assert both.first == found
+    assert {name: library.version for name, library in both.named.items()} == {
+        "old": "2.28.9",
+        "new": "2.32.3",
+    }
+    assert both.all == list(both.named.values())
 
 
 def place_of(asked, found, environ):
     resolved = resolve(asked, gpu=True)
     node = Node(name="n", cpu_model="", cpus=1, numa_nodes=1, memory_bytes=1, gpus=list(GPUS))
     slots = Slots(backend="nccl", world_size=4, gpus=GPUS * 2, fake_hosts=("a", "a", "b", "b"))
-    return nccl_place(resolved, slots, Topology(nodes=[node]), found, environ)
+    return nccl_place(resolved, slots, Topology(nodes=[node]), Libraries(first=found), environ)
 
 
 def test_the_place_is_that_of_the_library_the_hosts_and_the_variables():
@@ -224,7 +231,7 @@ def test_variables_without_effect_and_those_that_are_swept_are_said(nccl_file):
     found = LibraryVersion(version="2.28.9", path=str(nccl_file))
     environ = {"NCCL_ALGO": "Tree", "NCCL_TIMEOUT": "22", "NCCL_BLOCKING_WAIT": "1", "HOME": "/"}
 
-    assert warnings_of(resolved, found, environ) == [
+    assert warnings_of(resolved, Libraries(first=found), environ) == [
         "NCCL_ALGO=Tree of the environment is not used: this variable is swept",
         "NCCL_TIMEOUT has no effect: NCCL 2.28.9 does not know it; did you mean 'NCCL_IB_TIMEOUT'?",
         "NCCL_TREE_THRESHOLD has no effect: NCCL 2.28.9 does not know it",
@@ -235,7 +242,7 @@ def test_without_a_library_only_what_is_swept_is_said():
     resolved = resolve(suite(algo=("ring",)), gpu=True)
     environ = {"NCCL_ALGO": "Tree", "NCCL_TIMEOUT": "22"}
 
-    assert warnings_of(resolved, None, environ) == [
+    assert warnings_of(resolved, Libraries(first=None), environ) == [
         "NCCL_ALGO=Tree of the environment is not used: this variable is swept"
     ]
 

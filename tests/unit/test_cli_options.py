@@ -58,6 +58,7 @@ OPTIONS = {
     "-g/--gpus",
     "--via",
     "--nccl",
+    "--setting",
     "--fake-hosts",
     "--expect-gpus",
     "-N/--repeats",
@@ -172,7 +173,19 @@ def test_what_is_for_the_run_alone():
         (["--env", "A=1,2=3", "--env", "A="], "sweep", "env", ("A=1,2=3", "A=")),
         (["--alg-selection", "tree,ring"], "sweep", "alg_selection", ("tree,ring",)),
         (["--via", "native"], "run", "via", "native"),
-        (["--nccl", "/opt/libnccl.so.2"], "run", "nccl", "/opt/libnccl.so.2"),
+        (["--nccl", "/opt/libnccl.so.2"], "run", "nccl", ("/opt/libnccl.so.2",)),
+        (
+            ["--nccl", "old=/a/libnccl.so.2", "--nccl", "new=/b/libnccl.so.2"],
+            "run",
+            "nccl",
+            ("old=/a/libnccl.so.2", "new=/b/libnccl.so.2"),
+        ),
+        (
+            ["--setting", "default", "--setting", "NCCL_ALGO=Tree NCCL_PROTO=Simple"],
+            "sweep",
+            "settings",
+            ("default", "NCCL_ALGO=Tree NCCL_PROTO=Simple"),
+        ),
         (["--fake-hosts", "8"], "run", "fake_hosts", 8),
         (["--backend", "gloo"], "run", "backend", "gloo"),
         (["--ranks", "4"], "run", "ranks", 4),
@@ -444,7 +457,7 @@ ALL_TYPES = (
             ["--via", "nativ"],
             "--via: unknown way 'nativ'; did you mean 'native'? allowed: torch, native",
         ),
-        (["--nccl", " "], "--nccl: '' is no path; give the path of a libnccl.so.2, or auto"),
+        (["--nccl", " "], "--nccl: ' ' is no path; give the path of a libnccl.so.2, or auto"),
         (["--fake-hosts", "5000"], "--fake-hosts: 5000 is out of range; allowed: 0 to 4096"),
         *(
             (

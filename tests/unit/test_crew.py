@@ -304,6 +304,22 @@ def test_a_first_rank_that_cannot_host_is_asked_alone(stage):
     assert fault.status is Status.CRASHED
 
 
+def test_each_library_has_processes_of_its_own_and_its_path_is_in_the_order(stage):
+    old, new = (replace(PLAIN, zygote=(("COLLBENCH_NCCL", name),)) for name in ("old", "new"))
+
+    async def work(cluster, crew):
+        for needs in (old, new, PLAIN):
+            await crew.join(await crew.seated((0, 1), Kind.QUIET, 0, needs))
+        return crew.zygotes
+
+    assert on_nodes(stage, work, 2) == 3
+    assert [join.library for join in stage.joins] == [
+        *["/old/libnccl.so.2"] * 2,
+        *["/new/libnccl.so.2"] * 2,
+        *[None] * 2,
+    ]
+
+
 def test_orders_carry_the_variables_of_setting_and_kind(stage):
     async def work(cluster, crew):
         needs = replace(LARGE, communicator=TREE.communicator)

@@ -207,3 +207,24 @@ def test_other_variables_alone_are_never_refused():
 
     assert found.refused == ()
     assert len(found.cases) == 4
+
+
+def test_each_library_is_judged_by_its_own_release():
+    place = msgspec.structs.replace(HERE, versions={"old": (2, 28, 9), "new": (2, 32, 3)})
+    found = plan(place, nccl=("old=/a", "new=/b"), via="native", alg_selection=("ring",))
+
+    assert [case.setting["nccl"] for case in found.cases] == ["new"]
+    assert [item.reason.text for item in found.refused] == [
+        "alg_selection needs NCCL 2.31 or newer, not 2.28.9"
+    ]
+
+
+def test_libraries_take_turns_within_each_repeat_and_start_processes_of_their_own():
+    found = plan(nccl=("old=/a", "new=/b"), via="native", repeats=6)
+
+    orders = [
+        tuple(case.setting["nccl"] for group in round_.groups for case in group.cases)
+        for round_ in found.rounds
+    ]
+    assert set(orders) == {("old", "new"), ("new", "old")}
+    assert found.starts.zygotes == 12

@@ -145,6 +145,7 @@ def test_every_key_reaches_the_resolved_suite(write):
         net = ["Socket"]
         env = ["NCCL_BUFFSIZE=8388608"]
         alg_selection = ["tree"]
+        settings = ["NCCL_NTHREADS=256 NCCL_MAX_CTAS=4"]
         reference = true
         [run]
         backend = "nccl"
@@ -167,7 +168,13 @@ def test_every_key_reaches_the_resolved_suite(write):
         """
     )
 
-    rest = {"NCCL_NET": "Socket", "alg_selection": "tree", "NCCL_BUFFSIZE": "8388608"}
+    rest = {
+        "NCCL_NET": "Socket",
+        "alg_selection": "tree",
+        "NCCL_NTHREADS": "256",
+        "NCCL_MAX_CTAS": "4",
+        "NCCL_BUFFSIZE": "8388608",
+    }
     assert suite_as_dict(resolve(load_suite(path), gpu=True)) == {
         "name": "mine",
         "description": "words",
@@ -185,10 +192,18 @@ def test_every_key_reaches_the_resolved_suite(write):
             {"NCCL_ALGO": "Tree", "NCCL_PROTO": "LL", **rest},
             {"NCCL_PROTO": "LL", **rest},
         ],
-        "swept": ["NCCL_ALGO", "NCCL_BUFFSIZE", "NCCL_NET", "NCCL_PROTO"],
+        "swept": [
+            "NCCL_ALGO",
+            "NCCL_BUFFSIZE",
+            "NCCL_MAX_CTAS",
+            "NCCL_NET",
+            "NCCL_NTHREADS",
+            "NCCL_PROTO",
+        ],
         "backend": "nccl",
         "via": "native",
         "nccl": "/opt/libnccl.so.2",
+        "libraries": {},
         "fake_hosts": 2,
         "ranks": 4,
         "gpus": 4,
@@ -246,7 +261,7 @@ def test_an_option_that_no_suite_has_is_a_programming_error():
 
 UNKNOWN_IN_SWEEP = (
     "allowed: collectives, dtypes, redops, roots, sizes, modes, pattern, in_place, algo, proto, ib,"
-    " net, env, alg_selection, reference"
+    " net, env, alg_selection, settings, reference"
 )
 
 
