@@ -354,6 +354,18 @@ class Proof(Record, frozen=True, kw_only=True):
     """Read in processes of their own, started alike: a log would be part of an eager time."""
 
 
+class GroupPlace(Record, frozen=True, kw_only=True):
+    """Which of a run's ranks ran a case together, where not all of them did."""
+
+    name: str
+    """``node3-node7``; unique within its round."""
+    round: int
+    """Rounds count from 0 through the run; the groups of one ran at the same time."""
+    ranks: list[int]
+    alone: bool = False
+    """No other group ran at the same time."""
+
+
 class Trial(Record, frozen=True, kw_only=True):
     """One case in one repeat: a line of ``trials.jsonl``."""
 
@@ -375,6 +387,11 @@ class Trial(Record, frozen=True, kw_only=True):
     """Codes of ``collbench.notes``: what this back end really does."""
     events: list[str] = []
     """What the hardware's own counters said meanwhile, in words."""
+    group: GroupPlace | None = None
+    """Absent where all ranks of the run took part."""
+    counters: dict[str, dict[str, int]] = {}
+    """By node, what counters of errors and retransmissions rose by meanwhile. A counter that is not
+    there could not be read; of single RDMA counters only those that rose are there."""
     started_at: str
     """UTC, ISO 8601."""
     duration_s: float
@@ -475,6 +492,9 @@ class Node(Record, frozen=True, kw_only=True):
     gpus: list[Gpu] = []
     gpu_links: list[GpuLink] = []
     nics: list[Nic] = []
+    leaf: str | None = None
+    """The leaf switches that its NICs are joined to, by a name that nodes of one leaf share (one
+    switch a rail counts as one leaf); None where it is not known."""
 
 
 def lowest_capability(nodes: Sequence[Node]) -> tuple[int, int] | None:

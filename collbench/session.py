@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -17,9 +17,19 @@ from typing import Protocol
 import msgspec
 
 from collbench.engine.interrupts import handling, raise_outside_tasks, undisturbed
-from collbench.engine.protocol import Executor, Facts, Outcome, Round
+from collbench.engine.protocol import Executor, Facts, Outcome, Round, trial_id_of
 from collbench.errors import CollbenchError, ExitCode
-from collbench.model import Case, Finding, Reason, ReasonCode, Run, Status, Topology, Trial
+from collbench.model import (
+    Case,
+    Finding,
+    GroupPlace,
+    Reason,
+    ReasonCode,
+    Run,
+    Status,
+    Topology,
+    Trial,
+)
 from collbench.plan.sweep import Refused
 from collbench.store import RunWriter, replace_trial
 from collbench.units import utc_text
@@ -87,7 +97,7 @@ def interruptible() -> Iterator[None]:
 def run_session(
     *,
     run: Run,
-    rounds: Sequence[Round],
+    rounds: Iterable[Round],
     refused: Sequence[Refused] = (),
     executor: Executor,
     writer: RunWriter,
@@ -101,7 +111,8 @@ def run_session(
 
     Args:
         run: its header, already stored.
-        rounds: what to run.
+        rounds: what to run. The next one is asked for when all of the last one is stored and the
+            observer has heard of it: so a plan may look at what came before.
         refused: cases that cannot be; recorded first.
         executor: where; it is closed at the end, whatever the end.
         writer: where trials go.
@@ -111,8 +122,11 @@ def run_session(
             of one that it is again.
     """
     trials = {trial.trial_id: trial for trial in earlier}
+    begun: list[Round] = []
     try:
-        stop, error = _run_rounds(run, rounds, refused, executor, writer, observer, trials)
+        stop, error = _run_rounds(
+            run, _noted(rounds, begun), refused, executor, writer, observer, trials
+        )
     except BaseException:
         executor.close()
         raise
@@ -121,15 +135,24 @@ def run_session(
         executor.close()
         kept = _kept(trials)
         if error is not None:
-            _record_rest(rounds, trials, writer, error)
+            if isinstance(rounds, Sequence):
+                begun = list(rounds)
+            _record_rest(begun, trials, writer, error)
         return _closed(
             run, executor.facts(), tuple(trials.values()), writer, judge, stop, error, kept
         )
 
 
+def _noted(rounds: Iterable[Round], begun: list[Round]) -> Iterator[Round]:
+    """Yields rounds and notes each as it is begun."""
+    for round_ in rounds:
+        begun.append(round_)
+        yield round_
+
+
 def _run_rounds(
     run: Run,
-    rounds: Sequence[Round],
+    rounds: Iterable[Round],
     refused: Sequence[Refused],
     executor: Executor,
     writer: RunWriter,
@@ -202,10 +225,17 @@ def _closed(
 
 
 def _watched(executor: Executor, round_: Round, observer: Observer) -> Iterator[Outcome]:
-    """Yields a round's outcomes, telling the observer what runs before each."""
-    cases = [case for group in round_.groups for case in group.cases]
+    """Yields a round's outcomes, telling the observer what runs before each.
+
+    Of several groups that run at once it is told the first case of each.
+    """
     outcomes = executor.run(round_)
-    for case in cases:
+    if len(round_.groups) > 1:
+        for group in round_.groups:
+            observer.running(group.cases[0])
+        yield from outcomes
+        return
+    for case in round_.groups[0].cases:
         observer.running(case)
         yield next(outcomes)
 
@@ -222,11 +252,11 @@ def _record_rest(
     """Records what an early end left out, so that no row is missing."""
     reason = Reason(code=ReasonCode.INTERRUPTED, text=error)
     rest = [
-        _unrun_trial(case, round_.repeat, Status.SKIPPED, reason)
+        _unrun_trial(case, round_.repeat, Status.SKIPPED, reason, round_.place_of(group))
         for round_ in rounds
         for group in round_.groups
         for case in group.cases
-        if case.trial_id(round_.repeat) not in trials
+        if round_.trial_id(group, case) not in trials
     ]
     # Where the disk is full as well, what was measured is what counts.
     with suppress(CollbenchError):
@@ -238,14 +268,17 @@ def _refused_trial(item: Refused) -> Trial:
     return _unrun_trial(item.case, 0, Status.UNSUPPORTED, item.reason)
 
 
-def _unrun_trial(case: Case, repeat: int, status: Status, reason: Reason) -> Trial:
+def _unrun_trial(
+    case: Case, repeat: int, status: Status, reason: Reason, place: GroupPlace | None = None
+) -> Trial:
     return Trial(
-        trial_id=case.trial_id(repeat),
+        trial_id=trial_id_of(case, repeat, place),
         case_id=case.case_id,
         case=case,
         repeat=repeat,
         status=status,
         reason=reason,
+        group=place,
         started_at=utc_text(time.time()),
         duration_s=0.0,
     )

@@ -124,7 +124,7 @@ class ClusterEngine:
         """Yields one outcome a case, each as soon as it is finished; groups run at once."""
         self._outcomes = asyncio.Queue()
         self._tasks = [
-            self._loop.create_task(self._controller.drive(group, round_.repeat, self._outcomes))
+            self._loop.create_task(self._controller.drive(group, round_, self._outcomes))
             for group in round_.groups
         ]
         try:

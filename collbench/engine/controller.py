@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,6 +26,7 @@ from collbench.engine.wire import Connect, Connected, Done, Joined, Measure, Pro
 from collbench.errors import NothingMeasured
 from collbench.model import (
     Case,
+    GroupPlace,
     NodeState,
     Policy,
     RankProof,
@@ -45,6 +46,8 @@ class _Formed:
 
     seats: list[Seat]
     communicator: Changes
+    group: int | None = None
+    """The number that the crew gave it: its workers may stand in another group by now."""
 
 
 @dataclass
@@ -53,6 +56,8 @@ class _GroupState:
 
     ranks: tuple[int, ...]
     repeat: int
+    policy: Policy
+    place: GroupPlace | None = None
     formed: dict[Kind, _Formed] = field(default_factory=dict)
     given_up: dict[tuple[Kind, Needs], Fault] = field(default_factory=dict)
     failed: dict[tuple[Kind, Needs], int] = field(default_factory=dict)
@@ -94,40 +99,42 @@ class Controller:
         """
         group = round_.groups[0]
         case = group.cases[0]
-        state = self._state(group, round_.repeat)
-        seats = await self._team(state, case, timed_in(case, self._policy))
+        state = self._state(group, round_)
+        seats = await self._team(state, case, timed_in(case, state.policy))
         if isinstance(seats, Fault) and not case.setting:
             raise NothingMeasured(f"the ranks do not come together: {self._explained(seats)}")
 
     async def drive(
-        self, group: Group, repeat: int, outcomes: asyncio.Queue[Outcome | BaseException]
+        self, group: Group, round_: Round, outcomes: asyncio.Queue[Outcome | BaseException]
     ) -> None:
         """Runs a group's cases, one after the other; puts out one outcome for each."""
-        state = self._state(group, repeat)
+        state = self._state(group, round_)
         try:
             for case in group.cases:
                 outcomes.put_nowait(await self._outcome(state, case))
         except Exception as problem:  # noqa: BLE001  raised again where outcomes are taken
             outcomes.put_nowait(problem)
 
-    def _state(self, group: Group, repeat: int) -> _GroupState:
+    def _state(self, group: Group, round_: Round) -> _GroupState:
         """Returns what is known of a group; workers that stand in one of the same ranks stay."""
+        policy = round_.policy or self._policy
         state = self._states.get(group.ranks)
-        if state is None or state.repeat != repeat:
+        if state is None or state.repeat != round_.repeat:
             known = {} if state is None else state.given_up
             refused = {k: fault for k, fault in known.items() if fault.status is Status.UNSUPPORTED}
-            state = _GroupState(group.ranks, repeat, given_up=refused)
+            state = _GroupState(group.ranks, round_.repeat, policy, given_up=refused)
             self._states[group.ranks] = state
+        state.policy, state.place = policy, round_.place_of(group)
         return state
 
     async def _outcome(self, state: _GroupState, case: Case) -> Outcome:
         start_s = time.time()
-        kind = timed_in(case, self._policy)
+        kind = timed_in(case, state.policy)
         seats = await self._team(state, case, kind)
         if isinstance(seats, Fault):
             return self._unmeasured(state, case, seats, start_s)
         start_s = time.time()
-        answer = await self._measured(seats, case)
+        answer = await self._measured(seats, case, state.policy)
         if isinstance(answer, Fault):
             await self._end(state, kind)
             return self._unmeasured(state, case, answer, start_s)
@@ -135,7 +142,7 @@ class Controller:
         events = [event for seat in seats for event in seat.events]
         end_s = time.time()
         twins: list[RankProof] | str | None = None
-        if results[0].status is Status.OK and has_twin(case, self._policy):
+        if results[0].status is Status.OK and has_twin(case, state.policy):
             found = await self._proved_by_twin(state, case)
             twins = found.reason.text if isinstance(found, Fault) else found
         return merge_results(
@@ -148,10 +155,12 @@ class Controller:
             state.ranks,
             twins,
             nccl=self.facts.nccl,
+            place=state.place,
+            counters=_counters(seats) if state.place is not None else None,
         )
 
     def _unmeasured(self, state: _GroupState, case: Case, fault: Fault, start_s: float) -> Outcome:
-        trial = trial_without_result(case, state.repeat, fault, start_s)
+        trial = trial_without_result(case, state.repeat, fault, start_s, state.place)
         if state.lost is not None:
             # The first case says how the node was lost; the rest cannot be tried.
             reason = Reason(code=ReasonCode.NODE_LOST, text=state.lost.reason.text)
@@ -162,10 +171,11 @@ class Controller:
             state.lost = fault
         return Outcome(trial=trial)
 
-    async def _measured(self, seats: list[Seat], case: Case) -> list[Done] | Fault:
+    async def _measured(self, seats: list[Seat], case: Case, policy: Policy) -> list[Done] | Fault:
         for seat in seats:
             seat.events.clear()
-        order = Measure(case=case, policy=self._policy)
+            seat.counters.clear()
+        order = Measure(case=case, policy=policy)
         return await self._crew.asked(
             Done, seats, order, self._policy.deadline_s, ReasonCode.NO_PROGRESS
         )
@@ -207,8 +217,8 @@ class Controller:
         if (
             formed is not None
             and formed.seats == seats
-            and len({seat.group for seat in seats}) == 1
-            and seats[0].group is not None
+            and formed.group is not None
+            and {seat.group for seat in seats} == {formed.group}
         ):
             if formed.communicator == needs.communicator:
                 return seats
@@ -220,6 +230,7 @@ class Controller:
             await self._end(state, kind)
             self._judge_formation(state, kind, case, needs, joined)
             return joined
+        state.formed[kind].group = seats[0].group
         self._learn(joined[0], case)
         self._ever_formed = True
         state.failed.pop((kind, needs), None)
@@ -311,3 +322,12 @@ class Controller:
             for culprit in fault.culprits
         )
         return f"{fault.reason.text}" + (f" ({who})" if who else "") + f"; logs: {self._logs}"
+
+
+def _counters(seats: Sequence[Seat]) -> dict[str, dict[str, int]]:
+    """Returns by node what its counters rose by while a case ran."""
+    found: dict[str, dict[str, int]] = {}
+    for seat in seats:
+        if seat.counters:
+            found.setdefault(seat.node, {}).update(seat.counters)
+    return found

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from collbench.engine.faults import Fault
-from collbench.engine.protocol import Outcome
+from collbench.engine.protocol import Outcome, trial_id_of
 from collbench.measure.loop import RankResult
 from collbench.measure.summary import summarise
 from collbench.model import (
     Case,
     Check,
     Culprit,
+    GroupPlace,
     LibraryVersion,
     Proof,
     RankPlace,
@@ -46,6 +47,8 @@ def merge_results(
     twins: Sequence[RankProof] | str | None = None,
     *,
     nccl: LibraryVersion | None = None,
+    place: GroupPlace | None = None,
+    counters: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Outcome:
     """Returns the outcome of a case that every rank has finished.
 
@@ -60,6 +63,8 @@ def merge_results(
         twins: what the logs of other processes, started alike, show of the case, or why they show
             nothing; None where the ranks' own logs do, or nothing does.
         nccl: the library that is loaded.
+        place: where the group stood, if it is not the whole run's.
+        counters: by node, what those of errors and retransmissions rose by.
     """
     first = results[0]
     times = np.stack([np.frombuffer(result.times_us, "<f4") for result in results])
@@ -96,16 +101,16 @@ def merge_results(
         summary = _of_the_run(summary, ranks)
     culprits = []
     if wrong is not None:
-        place = topology.ranks[wrong.rank]
+        home = topology.ranks[wrong.rank]
         text = (
-            f"rank {place.rank}, element {wrong.index}, {wrong.when} call:"
+            f"rank {home.rank}, element {wrong.index}, {wrong.when} call:"
             f" expected {wrong.expected}, got {wrong.got}"
         )
         assert reason is not None
         reason = Reason(code=reason.code, text=text)
-        culprits = [_wrong_rank(wrong, place)]
+        culprits = [_wrong_rank(wrong, home)]
     trial = Trial(
-        trial_id=case.trial_id(repeat),
+        trial_id=trial_id_of(case, repeat, place),
         case_id=case.case_id,
         case=case,
         repeat=repeat,
@@ -118,16 +123,20 @@ def merge_results(
         summary=summary,
         notes=sorted({*notes_for(case), *(note for r in results for note in r.notes), *flags}),
         events=events,
+        group=place,
+        counters={node: dict(found) for node, found in (counters or {}).items()},
         started_at=utc_text(span_s[0]),
         duration_s=span_s[1] - span_s[0],
     )
     return Outcome(trial=trial, times_us=times if measured else None, clock=first.clock)
 
 
-def trial_without_result(case: Case, repeat: int, fault: Fault, start_s: float) -> Trial:
+def trial_without_result(
+    case: Case, repeat: int, fault: Fault, start_s: float, place: GroupPlace | None = None
+) -> Trial:
     """Returns the record of a case that did not come to its end."""
     return Trial(
-        trial_id=case.trial_id(repeat),
+        trial_id=trial_id_of(case, repeat, place),
         case_id=case.case_id,
         case=case,
         repeat=repeat,
@@ -135,6 +144,7 @@ def trial_without_result(case: Case, repeat: int, fault: Fault, start_s: float) 
         reason=fault.reason,
         culprits=list(fault.culprits),
         notes=notes_for(case),
+        group=place,
         started_at=utc_text(start_s),
         duration_s=time.time() - start_s,
     )

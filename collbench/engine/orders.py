@@ -95,6 +95,8 @@ class Spoke(Record, frozen=True, kw_only=True, tag="spoke"):
     message: FromWorker
     events: list[str] = []
     """What this machine's counters said meanwhile; with the last worker's result of a case."""
+    counters: dict[str, int] = {}
+    """What those of errors and retransmissions rose by; likewise."""
 
 
 class Died(Record, frozen=True, kw_only=True, tag="died"):

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.model import Case, LibraryVersion, Record, Topology, Trial
+from collbench.model import Case, GroupPlace, LibraryVersion, Policy, Record, Topology, Trial
 
 
 class Group(Record, frozen=True, kw_only=True):
@@ -16,6 +16,8 @@ class Group(Record, frozen=True, kw_only=True):
 
     ranks: tuple[int, ...]
     cases: tuple[Case, ...]
+    name: str = ""
+    """What tells it from the other groups of its round; empty: it is the whole run's."""
 
 
 class Round(Record, frozen=True, kw_only=True):
@@ -24,6 +26,31 @@ class Round(Record, frozen=True, kw_only=True):
     repeat: int
     """Rounds of different repeats never share a process."""
     groups: tuple[Group, ...]
+    number: int = 0
+    """Counts the rounds of a run; for groups with names."""
+    policy: Policy | None = None
+    """How its cases are measured, where not as the run's others."""
+
+    def place_of(self, group: Group) -> GroupPlace | None:
+        """Returns what a record says of where a group stood; None for the whole run's."""
+        if not group.name:
+            return None
+        return GroupPlace(
+            name=group.name,
+            round=self.number,
+            ranks=list(group.ranks),
+            alone=len(self.groups) == 1,
+        )
+
+    def trial_id(self, group: Group, case: Case) -> str:
+        """Returns the name of a case's trial in a group of this round."""
+        return trial_id_of(case, self.repeat, self.place_of(group))
+
+
+def trial_id_of(case: Case, repeat: int, place: GroupPlace | None) -> str:
+    """Returns a trial's name, which says where its group stood if that was not the whole run."""
+    whole = case.trial_id(repeat)
+    return whole if place is None else f"{whole}@{place.round}:{place.name}"
 
 
 class Facts(Record, frozen=True, kw_only=True):

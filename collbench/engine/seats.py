@@ -83,6 +83,8 @@ class Seat:
     progress: Progress = field(default_factory=Progress)
     inbox: list[FromWorker] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+    """Its node's, since the case began; with the last worker of the node alone."""
     died: Died | None = None
     seen: SeatLook | None = None
     evidence: list[str] = field(default_factory=list)
@@ -130,6 +132,7 @@ class Seat:
         """Takes a message in."""
         self.inbox.append(report.message)
         self.events += report.events
+        self.counters |= report.counters
         if self.gathering is not None:
             self.gathering.note(self)
 

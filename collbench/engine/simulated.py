@@ -96,19 +96,29 @@ class SimulatedEngine:
         for group in round_.groups:
             for case in group.cases:
                 start_s = time.time()
-                results = self._measure(case, round_.repeat)
+                results = self._measure(case, round_)
                 span_s = (start_s, time.time())
                 topology = self._facts.topology
-                yield merge_results(case, round_.repeat, results, span_s, [], topology, group.ranks)
+                yield merge_results(
+                    case,
+                    round_.repeat,
+                    results,
+                    span_s,
+                    [],
+                    topology,
+                    group.ranks,
+                    place=round_.place_of(group),
+                )
 
-    def _measure(self, case: Case, repeat: int) -> list[RankResult]:
+    def _measure(self, case: Case, round_: Round) -> list[RankResult]:
+        policy = round_.policy or self._policy
         world = FakeWorld(case.world_size)
-        seed = int(case.case_id.partition("#")[2], 16) ^ (self._fabric.seed << 8) ^ repeat
+        seed = int(case.case_id.partition("#")[2], 16) ^ (self._fabric.seed << 8) ^ round_.repeat
 
         def one(rank: int) -> RankResult:
             backend = FakeBackend(self._model, world, rank, FakeClock(), NoProgress(), seed)
             try:
-                return measure_case(case, self._policy, backend, backend.control, NoProgress())
+                return measure_case(case, policy, backend, backend.control, NoProgress())
             except BaseException:
                 world.abort()  # or the other threads would wait for this one for ever
                 raise

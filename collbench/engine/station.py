@@ -38,7 +38,7 @@ from collbench.engine.wire import Closed, Done, Measure, Raised, ToWorker
 from collbench.errors import NothingMeasured
 from collbench.nccl.settings import Changes
 from collbench.nccl.variables import LOG_VARIABLES
-from collbench.probe.watch import HardwareWatch, Reading
+from collbench.probe.watch import Change, HardwareWatch, Reading
 
 _LOOK_EVERY_S = 0.25
 """How often progress counters and clocks are read."""
@@ -206,10 +206,17 @@ class Station:
             self._lost(held)
             return
         for message in messages:
-            events: list[str] = []
+            change = Change()
             if isinstance(message, Done | Raised):
-                events = self._answered(held.seat)
-            self._report(Spoke(seat=held.seat, message=message, events=events))
+                change = self._answered(held.seat)
+            self._report(
+                Spoke(
+                    seat=held.seat,
+                    message=message,
+                    events=list(change.events),
+                    counters=dict(change.counters),
+                )
+            )
 
     def _lost(self, held: _Held) -> None:
         """A worker is gone though nobody dismissed it."""
@@ -244,13 +251,13 @@ class Station:
             for seat in watched.open:
                 self._watched[seat] = watched
 
-    def _answered(self, seat: int) -> list[str]:
+    def _answered(self, seat: int) -> Change:
         """Returns what the counters say once the last worker of a case has answered."""
         watched = self._watched.pop(seat, None)
         if watched is None:
-            return []
+            return Change()
         watched.open.discard(seat)
-        return [] if watched.open else self._watch.events(watched.before)
+        return Change() if watched.open else self._watch.since(watched.before)
 
     def _dismiss(self, order: Dismiss) -> None:
         gone = [self._held.pop(seat) for seat in order.seats if seat in self._held]

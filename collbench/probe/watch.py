@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from collbench.probe.files import text_of
@@ -23,6 +23,9 @@ _RDMA_ERRORS = (
     "hw_counters/rnr_nak_retry_err",
     "hw_counters/roce_adp_retrans",
 )
+TCP_RETRANSMISSIONS = "tcp RetransSegs"
+RDMA_ERRORS = "rdma errors"
+"""The sum of all RDMA devices' counters of errors."""
 _ETHERNET_ERRORS = ("rx_errors", "tx_errors", "rx_missed_errors", "tx_carrier_errors")
 
 NicReading = Mapping[str, int]
@@ -35,6 +38,19 @@ class Reading:
 
     gpus: GpuReading
     nics: NicReading
+    tcp_retransmissions: int | None
+    """Segments that this network namespace sent again; None where it cannot be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What happened since a reading."""
+
+    events: Sequence[str] = ()
+    """A sentence each; none where all is well."""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """``tcp RetransSegs`` and ``rdma errors`` where they can be read, and each RDMA counter that
+    rose: what they rose by."""
 
 
 class HardwareWatch:
@@ -48,25 +64,52 @@ class HardwareWatch:
     def __init__(self, gpus: Sequence[int] = (), root: Path = Path("/")) -> None:
         self._gpus = GpuWatch(gpus)
         self._files = _error_files(root)
+        self._rdma = {
+            f"{device.name} {name.rpartition('/')[2]}"
+            for device in (root / "sys/class/infiniband").glob("*")
+            for name in _RDMA_ERRORS
+        }
+        self._snmp = root / "proc/net/snmp"
 
     def read(self) -> Reading:
         """Returns all counters; forgets the clocks sampled so far."""
-        return Reading(gpus=self._gpus.read(), nics=self._read_nics())
+        return Reading(
+            gpus=self._gpus.read(), nics=self._read_nics(), tcp_retransmissions=self._read_tcp()
+        )
 
     def sample_clocks(self) -> None:
         """Notes the GPUs' clocks of this moment, for cases that last."""
         self._gpus.sample_clocks()
 
-    def events(self, before: Reading) -> list[str]:
-        """Returns what happened since a reading, a sentence each; none where all is well."""
+    def since(self, before: Reading) -> Change:
+        """Returns what happened since a reading."""
         slowed = self._gpus.slowed()
         after = self.read()
-        errors = [
-            f"{name}: {count - before.nics[name]} more"
+        rises = {
+            name: count - before.nics[name]
             for name, count in after.nics.items()
-            if name in before.nics and count > before.nics[name]
-        ]
-        return [*slowed, *self._gpus.difference(before.gpus, after.gpus), *errors]
+            if name in before.nics
+        }
+        risen = {name: rise for name, rise in rises.items() if rise > 0}
+        errors = [f"{name}: {rise} more" for name, rise in risen.items()]
+        counters: dict[str, int] = {}
+        if before.tcp_retransmissions is not None and after.tcp_retransmissions is not None:
+            counters[TCP_RETRANSMISSIONS] = after.tcp_retransmissions - before.tcp_retransmissions
+        of_rdma = rises.keys() & self._rdma
+        if of_rdma:
+            counters[RDMA_ERRORS] = sum(max(0, rises[name]) for name in of_rdma)
+            counters |= {name: risen[name] for name in sorted(of_rdma & risen.keys())}
+        events = [*slowed, *self._gpus.difference(before.gpus, after.gpus), *errors]
+        return Change(events=events, counters=counters)
+
+    def _read_tcp(self) -> int | None:
+        names, values = "", ""
+        for line in text_of(self._snmp).splitlines():
+            if line.startswith("Tcp:"):
+                names, values = values, line
+        columns = dict(zip(names.split(), values.split(), strict=False))
+        found = columns.get("RetransSegs", "")
+        return int(found) if found.isdecimal() else None
 
     def _read_nics(self) -> dict[str, int]:
         texts = {name: text_of(path).strip() for name, path in self._files.items()}

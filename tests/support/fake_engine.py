@@ -100,6 +100,8 @@ class Stage:
     nccl_says: dict[int, list[str]] = field(default_factory=dict)
     """What NCCL's own watch answers where a rank lives."""
     joins: list[Join] = field(default_factory=list)
+    policies: list[Policy] = field(default_factory=list)
+    """By which rank 0 measured."""
     teams: int = 0
 
     def happened(self, *kinds: str) -> list[tuple[Any, ...]]:
@@ -210,6 +212,8 @@ class FakeStation:
             case Connect():
                 return Connected()
             case Measure():
+                if worker.rank == 0:
+                    self._stage.policies.append(message.policy)
                 result = RankResult(
                     status=self._stage.status,
                     stop_reason=StopReason.FIXED,
@@ -311,7 +315,7 @@ class FakeCluster:
         """Returns the outcomes of a round whose groups run at the same time."""
         outcomes: asyncio.Queue[Outcome | BaseException] = asyncio.Queue()
         driving = [
-            asyncio.ensure_future(self.controller.drive(group, round_.repeat, outcomes))
+            asyncio.ensure_future(self.controller.drive(group, round_, outcomes))
             for group in round_.groups
         ]
         await asyncio.gather(*driving)

@@ -11,6 +11,7 @@ from collbench.engine.processes import WorkerProcess
 from collbench.engine.progress import SharedProgress, create_progress_file
 from collbench.engine.wire import Channel, FromWorker
 from collbench.errors import NothingMeasured
+from collbench.probe.watch import Change
 
 
 class FakeZygote:
@@ -104,8 +105,8 @@ class FakeWatch:
         self.readings += 1
         return self.readings
 
-    def events(self, before: int) -> list[str]:
-        return [f"since reading {before}"]
+    def since(self, before: int) -> Change:
+        return Change(events=[f"since reading {before}"], counters={"tcp RetransSegs": before})
 
     def sample_clocks(self) -> None:
         self.samples += 1

@@ -261,6 +261,47 @@ def test_groups_run_at_the_same_time_and_each_is_a_world_of_its_own(stage):
     assert steps.index("measure") > max(i for i, step in enumerate(steps) if step == "join")
 
 
+def pairs(number, *ranks, policy=None):
+    """A round of groups of two ranks, each with one case."""
+    groups = tuple(
+        Group(ranks=pair, cases=tuple(listed(RING)), name="-".join(map(str, pair)))
+        for pair in ranks
+    )
+    return Round(repeat=0, groups=groups, number=number, policy=policy)
+
+
+def test_records_of_groups_say_where_they_stood(play_rounds):
+    trials = play_rounds([pairs(0, (0, 1), (2, 3)), pairs(1, (0, 1))], nodes=(1, 1, 1, 1))
+
+    assert [(t.group.name, t.group.round, t.group.ranks, t.group.alone) for t in trials] == [
+        ("0-1", 0, [0, 1], False),
+        ("2-3", 0, [2, 3], False),
+        ("0-1", 1, [0, 1], True),
+    ]
+    assert len({trial.case_id for trial in trials}) == 1
+    assert [trial.trial_id.partition("@")[2] for trial in trials] == ["0:0-1", "0:2-3", "1:0-1"]
+
+
+def test_a_group_forms_anew_after_its_workers_stood_in_another(stage, play_rounds):
+    everybody = Group(ranks=(0, 1, 2, 3), cases=tuple(listed(RING)), name="all")
+    rounds = [
+        pairs(0, (0, 1)),
+        pairs(1, (0, 1)),
+        Round(repeat=0, groups=(everybody,), number=2),
+        pairs(3, (0, 1)),
+    ]
+    play_rounds(rounds, nodes=(1, 1, 1, 1))
+
+    # Both of its workers stand in one group, which is not theirs.
+    assert [join.world_size for join in stage.joins] == [2, 2, 4, 4, 4, 4, 2, 2]
+
+
+def test_a_round_may_be_measured_in_a_way_of_its_own(stage, play_rounds):
+    play_rounds([pairs(0, (0, 1), policy=Policy(samples=1000)), pairs(1, (0, 1))])
+
+    assert [policy.samples for policy in stage.policies] == [1000, None]
+
+
 def test_a_group_that_never_forms_does_not_end_those_that_do(stage, play_rounds):
     for number in (2, 3, 4):
         stage.faults[number, "join"] = Fails.DIED

@@ -473,3 +473,39 @@ def test_a_real_signal_in_the_middle_of_a_session(writer):
     assert (end.exit_code, end.kept) == (ExitCode.TERMINATED, 1)
     assert end.run.exit_code == 143
     assert len(read_run(writer.folder).trials) == 6
+
+
+def test_the_next_round_is_asked_for_when_the_last_one_is_stored_and_told(writer):
+    watcher, kept = Watcher(), []
+
+    def rounds():
+        for round_ in ROUNDS:
+            lines = (writer.folder / "trials.jsonl").read_text().splitlines()
+            kept.append((len(lines), len(watcher.told)))
+            yield round_
+
+    end = hold(writer, watcher, rounds=rounds())
+
+    assert kept == [(0, 0), (3, 6)]
+    assert (end.exit_code, end.kept) == (ExitCode.FINE, 6)
+
+
+def test_groups_that_run_at_once_are_told_and_stored_apart(writer):
+    groups = tuple(Group(ranks=(0, 1), cases=CASES[:2], name=name) for name in ("a", "b"))
+    watcher = Watcher()
+    end = hold(writer, watcher, rounds=(Round(repeat=0, groups=groups, number=3),))
+
+    assert watcher.told[:2] == ["running 4", "running 4"]
+    assert {trial.trial_id.partition("@")[2] for trial in end.trials} == {"3:a", "3:b"}
+    assert len(end.trials) == 4
+
+
+def test_what_an_interruption_leaves_out_of_begun_rounds_is_recorded(writer):
+    groups = tuple(Group(ranks=(0, 1), cases=CASES[:1], name=name) for name in ("a", "b"))
+    watcher = Watcher()
+    watcher.at["finished 4 in 0"] = interrupt(ExitCode.INTERRUPTED)
+    rounds = (Round(repeat=0, groups=groups, number=number) for number in range(5))
+    end = hold(writer, watcher, rounds=rounds)
+
+    statuses = {trial.trial_id.partition("@")[2]: trial.status for trial in end.trials}
+    assert statuses == {"0:a": Status.OK, "0:b": Status.SKIPPED}

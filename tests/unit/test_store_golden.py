@@ -395,9 +395,10 @@ FIELDS = {
     "Gpu": "index name uuid pci_bus_id memory_bytes numa_node max_sm_clock_mhz power_limit_w ecc"
     " mig nvlinks nvlink_gb_per_s compute_capability",
     "GpuLink": "a b kind",
+    "GroupPlace": "name round ranks alone",
     "LibraryVersion": "version path compiled",
     "Nic": "name kind rate_gbit_per_s state pci_bus_id numa_node",
-    "Node": "name state cpu_model cpus numa_nodes memory_bytes l3_bytes gpus gpu_links nics",
+    "Node": "name state cpu_model cpus numa_nodes memory_bytes l3_bytes gpus gpu_links nics leaf",
     "Policy": "precision max_time_s samples warmup check proof walk_bytes deadline_s"
     " init_deadline_s",
     "Proof": "algorithm protocol channels coll_channels network transports devices gpu_direct nvls"
@@ -451,6 +452,7 @@ def test_a_field_that_joined_a_record_later_has_a_default(name):
 LATER = {
     "Case": {"via": "torch", "emulated": False},
     "Gpu": {"compute_capability": None},
+    "Node": {"leaf": None},
     "Policy": {"proof": True, "walk_bytes": None},
     "RankPlace": {"fake_host": None},
     "Run": {
