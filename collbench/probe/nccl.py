@@ -16,7 +16,8 @@ from collbench.errors import UsageError
 from collbench.model import LibraryVersion
 
 _MAPS = Path("/proc/self/maps")
-_LIBRARY = re.compile(r"/libnccl\.so[.0-9]*( \(deleted\))?$")
+_LIBRARY = re.compile(r"/libnccl[^/-]*\.so[.0-9]*( \(deleted\))?$")
+"""Plug-ins have a dash: libnccl-net.so."""
 
 _ELF = b"\x7fELF"
 _VERSION_TEXT = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
@@ -57,7 +58,13 @@ def identify_library(path: Path) -> LibraryVersion:
             f"{path} is no NCCL library: no NCCL version stands in it; give the path of a"
             " libnccl.so.2"
         )
-    return LibraryVersion(version=version, path=str(path.resolve()))
+    found = str(path.resolve())
+    if not _LIBRARY.search(found):
+        raise UsageError(
+            f"{path} is an NCCL library by another name ({found}), which could not be found among"
+            " what a process has loaded; call the file libnccl.so.2, in a folder of its own"
+        )
+    return LibraryVersion(version=version, path=found)
 
 
 def names_in_library(path: Path) -> frozenset[str]:

@@ -146,3 +146,28 @@ def test_without_a_search_path_pythons_own_is_looked_through(tmp_path, monkeypat
 )
 def test_the_numbers_of_a_version(text, numbers):
     assert version_tuple(text) == numbers
+
+
+def test_a_library_by_another_name_is_refused_before_it_is_loaded(tmp_path):
+    path = tmp_path / "nccl_new.so"
+    path.write_bytes(b"\x7fELF NCCL version 2.32.3")
+
+    with pytest.raises(UsageError, match="call the file libnccl.so.2, in a folder of its own"):
+        identify_library(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_nccl"),
+    [
+        ("libnccl.so.2", True),
+        ("libnccl232.so.2.32.3", True),
+        ("libnccl-net.so", False),
+        ("libnccl-tuner.so.1", False),
+        ("libncclx", False),
+    ],
+)
+def test_which_mapped_files_are_nccl(tmp_path, name, is_nccl):
+    maps = tmp_path / "maps"
+    maps.write_text(f"7f00-7f01 r-xp 00000000 08:01 42 /opt/{name}\n")
+
+    assert mapped_nccl(maps) == ([f"/opt/{name}"] if is_nccl else [])
