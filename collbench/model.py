@@ -530,8 +530,11 @@ class Topology(Record, frozen=True, kw_only=True):
     def shape(self) -> str:
         """What comparable runs share: GPU model, nodes x GPUs, NICs; never a host name."""
         kinds = []
+        in_use: dict[str, set[int | None]] = {}
+        for place in self.ranks:
+            in_use.setdefault(place.node, set()).add(place.gpu)
         for node in self.nodes:
-            used = {place.gpu for place in self.ranks if place.node == node.name}
+            used = in_use.get(node.name, set())
             gpus = [gpu.name for gpu in node.gpus if gpu.index in used]
             rails = [nic for nic in node.nics if nic.kind != "ethernet"]
             model = gpus[0] if gpus else node.cpu_model

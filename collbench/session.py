@@ -35,6 +35,8 @@ from collbench.store import RunWriter, replace_trial
 from collbench.units import utc_text
 
 Judge = Callable[[Run, Topology, Sequence[Trial]], list[Finding]]
+Settle = Callable[[ExitCode], ExitCode]
+"""From how the trials ended to how the command ends: it may know more than they say."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -103,6 +105,7 @@ def run_session(
     writer: RunWriter,
     observer: Observer,
     judge: Judge,
+    settle: Settle = lambda status: status,
     earlier: Sequence[Trial] = (),
 ) -> SessionEnd:
     """Runs all rounds, stores every trial, judges, closes the run.
@@ -118,6 +121,7 @@ def run_session(
         writer: where trials go.
         observer: who is told.
         judge: makes findings of the trials.
+        settle: called after it, with the exit status that the trials give.
         earlier: trials that the run held when it was opened again; a new one counts in the place
             of one that it is again.
     """
@@ -139,7 +143,7 @@ def run_session(
                 begun = list(rounds)
             _record_rest(begun, trials, writer, error)
         return _closed(
-            run, executor.facts(), tuple(trials.values()), writer, judge, stop, error, kept
+            run, executor.facts(), tuple(trials.values()), writer, judge, settle, stop, error, kept
         )
 
 
@@ -187,13 +191,14 @@ def _closed(
     trials: tuple[Trial, ...],
     writer: RunWriter,
     judge: Judge,
+    settle: Settle,
     stop: ExitCode | None,
     error: str | None,
     kept: int,
 ) -> SessionEnd:
     """Judges the trials and writes how the run ended."""
     findings = judge(run, facts.topology, trials)
-    exit_code = stop if stop is not None else exit_code_of(trials)
+    exit_code = stop if stop is not None else settle(exit_code_of(trials))
     environment = msgspec.structs.replace(
         run.environment, libraries={**run.environment.libraries, **facts.libraries}
     )

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from collbench.collectives import COLLECTIVES
-from collbench.model import Case, Mode, Status, Summary, Trial
+from collbench.model import Case, Mode, Proof, Status, Summary, Trial
 from collbench.nccl.settings import setting_order, setting_text
 from collbench.stats import spread
+
+TIMED = (Status.OK, Status.PATH_NOT_USED)
+"""Trials whose times stand in curves."""
 
 PLATEAU = 0.02
 """Last two sizes that differ by more have not reached the plateau."""
@@ -31,6 +34,8 @@ class Point:
     repeats: int
     spread: float
     """(largest - smallest) / median over repeats; 0 for one."""
+    proof: Proof | None = None
+    """What ran; None where nothing was proved or where repeats ran differently."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +127,7 @@ def curves(trials: Sequence[Trial]) -> list[Curve]:
     groups: dict[tuple[object, ...], dict[int, list[Trial]]] = {}
     for trial in in_reading_order(trials):
         sizes = groups.setdefault(question(trial.case), {})
-        if trial.summary is not None and trial.status in (Status.OK, Status.PATH_NOT_USED):
+        if trial.summary is not None and trial.status in TIMED:
             sizes.setdefault(trial.case.size_bytes, []).append(trial)
     found = []
     for sizes in groups.values():
@@ -153,7 +158,18 @@ def _point(trials: Sequence[Trial]) -> Point:
         high_us=interval[1] if interval else None,
         repeats=len(summaries),
         spread=spread(medians),
+        proof=shared_proof(trials),
     )
+
+
+def shared_proof(trials: Sequence[Trial]) -> Proof | None:
+    """Returns what all of the trials ran, None where nothing was proved or where they differ.
+
+    Trials without a proof do not count; nor do channels, which change no path.
+    """
+    proofs = [trial.proof for trial in trials if trial.proof is not None and trial.proof.ranks]
+    paths = {(p.algorithm, p.protocol, *p.transports, "on", *p.devices) for p in proofs}
+    return proofs[0] if len(paths) == 1 else None
 
 
 def name_among(curve: Curve, found: Sequence[Curve], always: Collection[str] = ()) -> str:

@@ -7,31 +7,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
+from collbench.analyze.compare import FEWEST_REPEATS
 from collbench.analyze.curves import Curve, Point, curves, mode_pairs
+from collbench.analyze.oddities import TimesOf, describe, two_kinds_of_samples
 from collbench.analyze.setting_findings import (
+    best_settings_found,
     faster_settings,
     not_proved,
     path_not_used,
     ranks_differ,
 )
 from collbench.model import Finding, Mode, ReasonCode, Run, Status, Trial
-from collbench.nccl.settings import setting_text
 from collbench.notes import NOTES
-from collbench.stats import bimodality
 from collbench.units import format_size, format_time_us, option_size
-
-Times = Callable[[Trial], NDArray[np.float32] | None]
 
 _HOST_BOUND = 1.5
 _GRAPH_FASTER = 1.10
 _LARGE_BYTES = 64 * 2**20
 _SPREAD = 0.10
 _SKEW = 0.10
-_TWO_MODES_APART = 3.0
-_MODES_DIFFER = 1.2
 _REPEATS_TO_COMPARE = 5
 _SHOWN = 3
 _BAD = (Status.DATA_WRONG, Status.NODE_LOST, Status.HUNG, Status.CRASHED, Status.FAILED)
@@ -41,14 +35,14 @@ _BAD = (Status.DATA_WRONG, Status.NODE_LOST, Status.HUNG, Status.CRASHED, Status
 class _Sweep:
     run: Run
     trials: Sequence[Trial]
-    times: Times
+    times: TimesOf
 
     @cached_property
     def curves(self) -> list[Curve]:
         return curves(self.trials)
 
 
-def sweep_findings(run: Run, trials: Sequence[Trial], times: Times) -> list[Finding]:
+def sweep_findings(run: Run, trials: Sequence[Trial], times: TimesOf) -> list[Finding]:
     """Returns what stands out, the gravest first.
 
     Args:
@@ -60,13 +54,6 @@ def sweep_findings(run: Run, trials: Sequence[Trial], times: Times) -> list[Find
     found = [finding for detector in _DETECTORS for finding in detector(sweep)]
     order = ("bad", "warning", "info")
     return sorted(found, key=lambda finding: order.index(finding.severity))
-
-
-def describe(trial: Trial) -> str:
-    """Returns a trial in words: ``all_gather 64 MiB graph``."""
-    case = trial.case
-    words = f"{case.collective} {format_size(case.size_bytes)} {case.mode}"
-    return f"{words} ({setting_text(case.setting)})" if case.setting else words
 
 
 def _faults(sweep: _Sweep) -> Iterator[Finding]:
@@ -155,26 +142,7 @@ def _repeats(sweep: _Sweep) -> Iterator[Finding]:
 
 
 def _bimodal(sweep: _Sweep) -> Iterator[Finding]:
-    found = []
-    for trial in sweep.trials:
-        times = sweep.times(trial) if trial.summary else None
-        if times is None or times.shape[1] < 20:
-            continue
-        slowest = times.max(axis=0).astype(np.float64)
-        low, high = np.quantile(slowest, [0.1, 0.9])
-        if low > 0 and high / low > _MODES_DIFFER and bimodality(slowest) > _TWO_MODES_APART:
-            found.append((high / low, describe(trial), low, high))
-    if found:
-        _, name, low, high = max(found)
-        yield Finding(
-            code="bimodal",
-            severity="warning",
-            text=f"{len(found)} of {len(sweep.trials)} trials"
-            f" {'has' if len(found) == 1 else 'have'} two kinds of samples; plainest"
-            f" in {name}: about {format_time_us(low)} or {format_time_us(high)} us.",
-            next_step="the median may fall on either: look at the samples (load_run), at other"
-            " load and at power saving",
-        )
+    yield from two_kinds_of_samples(sweep.trials, sweep.times)
 
 
 def _late(sweep: _Sweep) -> Iterator[Finding]:
@@ -322,7 +290,12 @@ def _settings(sweep: _Sweep) -> Iterator[Finding]:
     yield from path_not_used(sweep.trials)
     yield from ranks_differ(sweep.trials)
     yield from not_proved(sweep.trials)
-    yield from faster_settings(sweep.curves, sweep.run.repeats)
+    if sweep.run.command == "ab":
+        return  # the comparison of its sides says it
+    if sweep.run.repeats < FEWEST_REPEATS:
+        yield from faster_settings(sweep.curves)
+    else:
+        yield from best_settings_found(sweep.trials)
 
 
 _DETECTORS: tuple[Callable[[_Sweep], Iterator[Finding]], ...] = (

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from collbench.analyze.best_table import best_of_run, conclusion
 from collbench.analyze.curves import Curve, question
 from collbench.model import Finding, Mode, ReasonCode, Status, Trial
 from collbench.nccl.settings import setting_text
 from collbench.units import format_size, format_time_us
 
 _FASTER = 0.03
-_REPEATS_TO_SAY_FASTER = 3
 _SHOWN = 3
 _NEXT = {
     ReasonCode.NO_NETWORK_USED: "take two nodes; --fake-hosts 2 exercises the network code on one",
@@ -75,8 +75,24 @@ def not_proved(trials: Sequence[Trial]) -> Iterator[Finding]:
         )
 
 
-def faster_settings(found: Sequence[Curve], repeats: int) -> Iterator[Finding]:
-    """Settings that are faster than what NCCL chooses by itself, the plainest of each question."""
+def best_settings_found(trials: Sequence[Trial]) -> Iterator[Finding]:
+    """What the repeats say of the best settings, without a winner's curse."""
+    table = best_of_run(trials)
+    if table is not None:
+        text = conclusion(table)
+        yield Finding(
+            code="best_settings",
+            severity="info",
+            text=f"Settings: {text}.",
+            next_step="collbench analyze has the table, collbench plot the heat map",
+        )
+
+
+def faster_settings(found: Sequence[Curve]) -> Iterator[Finding]:
+    """Settings that look faster than what NCCL chooses by itself, the plainest of each question.
+
+    For runs of too few repeats to say more.
+    """
     questions: dict[tuple[object, ...], list[Curve]] = {}
     for curve in found:
         asked = msgspec.structs.replace(curve.case, setting={})
@@ -89,16 +105,15 @@ def faster_settings(found: Sequence[Curve], repeats: int) -> Iterator[Finding]:
         gain, size, name, time_us, base_us = max(gains)
         case = curves[0].case
         mode = "" if case.mode is Mode.EAGER else f" {case.mode}"
-        sure = repeats >= _REPEATS_TO_SAY_FASTER
         yield Finding(
             code="setting_faster",
             severity="info",
             text=f"{name} is {gain:.0%} faster than NCCL's own choice in {case.collective}"
             f" {format_size(size)}{mode}: {format_time_us(time_us)} against"
             f" {format_time_us(base_us)} us"
-            f" ({len({g[1] for g in gains})} of {len(curves[0].points)} sizes have a faster one)"
-            + ("." if sure else "; seen in too few repeats for a verdict."),
-            next_step=None if sure else "--repeats 5",
+            f" ({len({g[1] for g in gains})} of {len(curves[0].points)} sizes have a faster one);"
+            " seen in too few repeats for a verdict.",
+            next_step="--repeats 5",
         )
 
 

@@ -5,7 +5,9 @@ A side is a run, several runs of one shape, or one setting of a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
 
 from collbench.analyze.keys import CaseKey, case_key
 from collbench.model import Status, Trial
@@ -38,6 +40,30 @@ def times_of_runs(runs: Sequence[Sequence[Trial]]) -> Times:
         for key, times in times_of(trials).items():
             found[key] = (*found.get(key, ()), *times)
     return found
+
+
+def with_words_of(
+    base: Sequence[Trial], new: Sequence[Trial], words: Collection[str]
+) -> list[Trial]:
+    """Returns the new side's trials with the base's words, where these are the sides' own.
+
+    What all cases of a side have in common says nothing within it: two sides of one setting each,
+    say, are told apart by it, and their cases ask the same but for it.
+
+    Args:
+        base: of all runs of the side.
+        new: likewise.
+        words: fields of a case.
+    """
+    given = {}
+    for word in words:
+        values = [{repr(getattr(t.case, word)) for t in side} for side in (base, new)]
+        if all(len(distinct) == 1 for distinct in values):
+            given[word] = getattr(base[0].case, word)
+    return [
+        msgspec.structs.replace(trial, case=msgspec.structs.replace(trial.case, **given))
+        for trial in new
+    ]
 
 
 def times_by_setting(trials: Sequence[Trial]) -> dict[str, Times]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from collbench.analyze.limit import Limit, wire_limit
+from collbench.analyze.limit import LimitOf, wire_limit
 from collbench.errors import StoreError
-from collbench.model import Case, Finding, Run, Topology, Trial
+from collbench.model import Finding, Run, Topology, Trial
 from collbench.report.closing import closing
 from collbench.report.heading import heading
 from collbench.report.table import render_tables
@@ -38,9 +38,10 @@ def say(text: str, *, err: bool = False) -> None:
         ) from None
 
 
-def limits_of(run: Run, topology: Topology) -> Callable[[Case], Limit | None]:
-    """Returns what tells the wire's limit of a case of this run."""
-    return lambda case: wire_limit(case, topology, run.environment.variables)
+def limits_of(run: Run, topology: Topology) -> LimitOf:
+    """Returns what tells the wire's limit of a case of this run, given what ran."""
+    variables = run.environment.variables
+    return lambda case, proof: wire_limit(case, topology, variables, proof)
 
 
 def print_run(
@@ -64,9 +65,22 @@ def print_results(
     folder: Path,
     *,
     name: str,
+    between: Sequence[str] = (),
 ) -> None:
-    """Prints tables and closing; ``name`` is what the next commands call the run."""
+    """Prints tables and closing.
+
+    Args:
+        run: its header.
+        topology: where it ran.
+        trials: all of it.
+        findings: what stands out.
+        folder: where it is kept.
+        name: what the next commands call the run.
+        between: lines between tables and closing.
+    """
     limit_of = limits_of(run, topology)
     if trials:
         say(render_tables(trials, limit_of))
+    if between:
+        say("\n".join([*between, ""]))
     say(closing(trials, findings, limit_of, folder, name))

@@ -6,12 +6,14 @@ from typing import Any
 
 import click
 
+from collbench.cli.bar_options import bar_options
 from collbench.cli.launch_options import launch_options
 from collbench.cli.sweep_options import sweep_options
 
 
 @click.command(context_settings={"max_content_width": 120})
 @sweep_options
+@bar_options
 @launch_options
 def sweep(**given: Any) -> int:
     """Measure collectives over message size, on this machine or on all that a launcher started.
@@ -28,6 +30,7 @@ def sweep(**given: Any) -> int:
       collbench sweep --algo ring,tree --proto LL,LL128,Simple --reference
       collbench sweep nccl_matrix --via native           all that NCCL can choose, and what ran
       collbench sweep latency --json
+      collbench sweep --baseline FILE --min-busbw 300    exit 1 if it does not reach them
       collbench sweep --resume last                      what an interruption or a kill left out
     """  # noqa: D301  click's mark for "do not rewrap"
     # Here, so that --help does not wait for numpy and the engine.

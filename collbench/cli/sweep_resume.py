@@ -96,7 +96,7 @@ def with_options_of_before(
 
     Raises:
         RunNotFound: no such run.
-        UsageError: it is no sweep.
+        UsageError: it is of another command.
     """
     asking = {"suite", *(option.param for option in OPTIONS)} - _OF_THIS_CALL
     asked = [
@@ -106,28 +106,34 @@ def with_options_of_before(
         return given, None
     root = results_root(given["results"], os.environ)
     run = read_run(find_run(given["resume"], root)).run
-    _refuse_other_command(run)
-    with context.command.make_context("sweep", run.argv[1:]) as before:
+    _refuse_other_command(run, str(context.command.name))
+    with context.command.make_context(run.command, run.argv[1:]) as before:
         taken = {name: before.params[name] for name in asking}
     return {**given, **taken}, shlex.join(["collbench", *run.argv])
 
 
 @contextmanager
 def earlier_run(
-    name: str | None, root: Path, *, dry_run: bool, argv_of_before: str | None
+    name: str | None,
+    root: Path,
+    *,
+    command: str,
+    dry_run: bool,
+    argv_of_before: str | None,
 ) -> Iterator[Earlier | None]:
     """Opens the run that is continued, and closes it; None where none is.
 
     Args:
         name: what the user calls it.
         root: the folder of all runs.
+        command: of the run.
         dry_run: it is only read.
         argv_of_before: the command line that the options were taken from.
 
     Raises:
         RunNotFound: no such run.
         RecordError: it cannot be read.
-        UsageError: it is no sweep, or another process writes it.
+        UsageError: it is of another command, or another process writes it.
         StoreError: it cannot be written.
     """
     if name is None:
@@ -136,12 +142,12 @@ def earlier_run(
     folder = find_run(name, root)
     if dry_run:
         stored = read_run(folder)
-        _refuse_other_command(stored.run)
+        _refuse_other_command(stored.run, command)
         yield Earlier(stored=stored, writer=None, argv_of_before=argv_of_before)
         return
     writer, stored = reopen_run(folder)
     try:
-        _refuse_other_command(stored.run)
+        _refuse_other_command(stored.run, command)
         yield Earlier(stored=stored, writer=writer, argv_of_before=argv_of_before)
     finally:
         writer.close()
@@ -232,10 +238,11 @@ def resuming_lines(earlier: Earlier, rest: Rest) -> list[str]:
     return lines
 
 
-def _refuse_other_command(run: Run) -> None:
-    if run.command != "sweep":
+def _refuse_other_command(run: Run, command: str) -> None:
+    if run.command != command:
         raise UsageError(
-            f"run {run.run_id} is of '{run.command}', not of 'sweep'; 'collbench runs' lists all"
+            f"run {run.run_id} is of '{run.command}', not of '{command}'; 'collbench runs' lists"
+            " all"
         )
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 
 from collbench.analyze.curves import Curve, curves, name_among, question
+from collbench.analyze.limit import LimitOf
 from collbench.model import Finding, Trial
-from collbench.report.table import WIDTH, LimitOf
+from collbench.report.table import WIDTH
 from collbench.units import approximate_size, format_size, format_time_us
 
 _EVIDENCE_LINES = 6
@@ -28,22 +29,22 @@ def closing(
     Args:
         trials: of the run.
         findings: what stands out.
-        limit_of: what the wire allows for a case, or None.
+        limit_of: what the wire allows for a case, given what ran, or None.
         folder: where the run is kept.
         name: what to call it in the next commands: ``last``, or the folder.
     """
     lines, found = [], curves(trials)
     for curve in _worth_a_line(found):
         words = name_among(curve, found, always=("dtype", "mode"))
-        lines += _wrapped(f"{words}: {_figures(curve, limit_of)}", "", "    ")
+        lines += wrapped(f"{words}: {_figures(curve, limit_of)}", "", "    ")
     if findings:
         lines += ["", "What stands out"]
         for finding in findings:
             text = finding.text + (f" Next: {finding.next_step}." if finding.next_step else "")
-            lines += _wrapped(text, "  * ", "    ")
+            lines += wrapped(text, "  * ", "    ")
             if finding.severity == "bad":
                 for line in finding.evidence[-_EVIDENCE_LINES:]:
-                    lines += _wrapped(line, " " * 6, " " * 8)
+                    lines += wrapped(line, " " * 6, " " * 8)
     lines += ["", f"Kept in {folder}", f"  collbench plot {name}", f"  collbench show {name}"]
     return "\n".join(lines)
 
@@ -56,7 +57,7 @@ def _worth_a_line(found: Sequence[Curve]) -> list[Curve]:
     return list(first.values())
 
 
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
+def wrapped(text: str, first: str, rest: str) -> list[str]:
     """Returns lines of at most ``WIDTH``; options and paths stay whole, to be copied."""
     return textwrap.wrap(
         text,
@@ -74,7 +75,7 @@ def _figures(curve: Curve, limit_of: LimitOf) -> str:
     if peak is None or peak.busbw_gb_per_s is None:
         return least
     rate = f"{peak.busbw_gb_per_s:.4g} GB/s busbw at {format_size(peak.size_bytes)}"
-    limit, half = limit_of(curve.case), curve.half_size_bytes()
+    limit, half = limit_of(curve.case, peak.proof), curve.half_size_bytes()
     share = f" ({peak.busbw_gb_per_s / limit.busbw_gb_per_s:.0%} of the limit)" if limit else ""
     from_half = f", half of it from {approximate_size(half)}" if half else ""
     return f"{rate}{share}{from_half}; {least}"

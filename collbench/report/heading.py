@@ -50,8 +50,11 @@ def _software(run: Run) -> str:
     words = [f"torch {environment.torch}"] if environment.torch else []
     nccl = environment.nccl
     if environment.libraries:
-        named = [f"{name} {lib.version}" for name, lib in environment.libraries.items()]
-        words.append(f"NCCL {', '.join(named)}")
+        named = [
+            name if name == library.version else f"{name} ({library.version})"
+            for name, library in environment.libraries.items()
+        ]
+        words.append(f"NCCL {' and '.join(named)} loaded in turn")
     elif nccl is not None:
         differs = f" (torch was built with {nccl.compiled})" if _differs(run) else ""
         words.append(f"NCCL {nccl.version} loaded{differs}")

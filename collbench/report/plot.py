@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collbench.analyze.curves import Curve, curves, name_among
+from collbench.analyze.limit import LimitOf
 from collbench.model import Case, Mode, Run, Topology, Trial
-from collbench.report.heading import heading
-from collbench.report.table import LimitOf
+from collbench.report.heat_map import draw_heat_maps
+from collbench.report.picture import SETTINGS, draw_mark, heading_text, save
 from collbench.units import format_rate, format_size
 
-FORMATS = ("png", "svg")
 # Okabe & Ito (2008): told apart by the colour-blind; a collective keeps its colour in every plot.
 _COLOURS = {
     "all_reduce": "#0072B2",
@@ -36,7 +35,6 @@ _MOST_INSIDE = 8
 _COLUMN_WIDTH = 7.0
 _RANGE_SHOWN = 1e5
 """How far below the peak rates are drawn; further down they only repeat the lower panel."""
-_TITLE_COLUMNS = 105
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +53,13 @@ def plot_run(
     """Draws a run and returns the files written.
 
     Rates below a hundred thousandth of the peak are cut off: the lower panel shows those sizes.
+    Where several settings were swept, each collective and mode has a heat map as well.
 
     Args:
         run: header, for the title.
         topology: for the title.
         trials: of the run; those without a time or a rate leave a gap, never a zero.
-        limit_of: what the wire allows for a case, or None.
+        limit_of: what the wire allows for a case, given what ran, or None.
         folder: where the files go.
     """
     import matplotlib
@@ -71,13 +70,7 @@ def plot_run(
     columns = _columns(curves(trials))
     inside = len(columns) > 1 or len(columns[0]) <= _MOST_INSIDE
     width = 9 if inside else 12
-    settings: Any = {
-        "font.size": 12,
-        "svg.fonttype": "none",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(SETTINGS):
         figure, panels = pyplot.subplots(
             2,
             len(columns),
@@ -97,11 +90,9 @@ def plot_run(
             if found:
                 _draw_legend(figure, above, inside=inside)
         _say_what_it_is(figure, panels[1][0], run, topology)
-        paths = [folder / f"{run.run_id}.{suffix}" for suffix in FORMATS]
-        for path in paths:
-            figure.savefig(path, dpi=150)
+        paths = save(figure, folder, run.run_id)
         pyplot.close(figure)
-    return paths
+    return paths + draw_heat_maps(run, topology, trials, folder)
 
 
 def _columns(found: Sequence[Curve]) -> list[Sequence[Curve]]:
@@ -204,21 +195,27 @@ def _scale(above: Any, below: Any, found: Sequence[Curve]) -> None:
 
 
 def _draw_limit(above: Any, found: Sequence[Curve], limit_of: LimitOf) -> None:
-    limit = next((limit_of(curve.case) for curve in found), None)
-    if limit is None:
-        return
-    above.axhline(limit.busbw_gb_per_s, color=_GREY, linewidth=1.2, linestyle=(0, (1, 2)))
-    above.set_ylim(top=max(above.get_ylim()[1], 3 * limit.busbw_gb_per_s))
-    above.annotate(
-        f"limit {limit.busbw_gb_per_s:.0f} GB/s: {limit.text}",
-        (0.01, limit.busbw_gb_per_s),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        va="bottom",
-        fontsize=11,
-        color=_GREY,
-    )
+    """Draws the limits of the curves' peaks: one line, or one for each algorithm that differs."""
+    texts: dict[float, list[str]] = {}
+    for curve in found:
+        limit = limit_of(curve.case, curve.peak.proof) if curve.peak else None
+        if limit is not None:
+            texts.setdefault(limit.busbw_gb_per_s, []).append(limit.text)
+    for rate, told in texts.items():
+        # What all of them say: without the algorithm where several have one limit.
+        words = ", ".join(word for word in told[0].split(", ") if all(word in t for t in told))
+        above.axhline(rate, color=_GREY, linewidth=1.2, linestyle=(0, (1, 2)))
+        above.set_ylim(top=max(above.get_ylim()[1], 3 * rate))
+        above.annotate(
+            f"limit {rate:.0f} GB/s: {words}",
+            (0.01, rate),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            va="bottom",
+            fontsize=11,
+            color=_GREY,
+        )
 
 
 def _label_rates_and_times(*panels: Any) -> None:
@@ -259,21 +256,8 @@ def _draw_legend(figure: Any, above: Any, *, inside: bool) -> None:
 def _say_what_it_is(figure: Any, below: Any, run: Run, topology: Topology) -> None:
     band = "range of the repeats" if run.repeats > 1 else "95 % interval of the median"
     below.set_xlabel(f"size of the whole message, as nccl-tests counts it (band: {band})")
-    first, _, rest = heading(run, topology).partition(" | ")
-    paragraphs = [first, f"{rest} | run {run.run_id}"]
-    lines = [line for text in paragraphs for line in textwrap.wrap(text, _TITLE_COLUMNS)]
-    figure.suptitle("\n".join(lines), fontsize=11, ha="left", x=0.02)
-    mark = _mark(run)
-    if mark:
-        place = {"ha": "center", "va": "center", "rotation": 30}
-        figure.text(0.5, 0.5, mark, fontsize=54, color="#BBBBBB", alpha=0.4, **place)
-
-
-def _mark(run: Run) -> str:
-    """Returns what must stand across a picture that shows no network or no hardware."""
-    if run.simulated:
-        return "SIMULATED"
-    return "PLANTED FAULT" if run.planted else "EMULATED" if run.emulated else ""
+    figure.suptitle(heading_text(run, topology), fontsize=11, ha="left", x=0.02)
+    draw_mark(figure, run)
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from collbench.analyze.curves import in_reading_order, question
-from collbench.analyze.limit import Limit
+from collbench.analyze.limit import Limit, LimitOf
 from collbench.collectives import COLLECTIVES
-from collbench.model import Case, Mode, Pattern, Status, Summary, Trial
+from collbench.model import Mode, Pattern, Status, Summary, Trial
 from collbench.nccl.legality import PLACE_WORDS
 from collbench.nccl.settings import setting_text, settings_text
+from collbench.report.limits import Limits, limit_lines, limits_by_size
 from collbench.report.matrix import matrix_lines, repeats_line
 from collbench.report.proof import proof_lines, ran_text
 from collbench.report.text_table import new_table, table_text
@@ -30,7 +31,6 @@ _MODE_MEANINGS = {
     (Mode.EAGER_DEVICE, Pattern.BACK_TO_BACK): "device time, queued behind a spin kernel",
     (Mode.EAGER_DEVICE, Pattern.ISOLATED): "device time, queued behind a spin kernel",
 }
-LimitOf = Callable[[Case], Limit | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ def render_tables(trials: Sequence[Trial], limit_of: LimitOf, width: int = WIDTH
 
     Args:
         trials: in any order.
-        limit_of: what the wire allows for a case, or None.
+        limit_of: what the wire allows for a case, given what ran, or None.
         width: columns at most; modes that do not fit side by side come one below the other.
     """
     blocks: dict[tuple[object, ...], list[Trial]] = {}
@@ -95,7 +95,9 @@ def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:
     measured = _measured_settings(trials)
     trials = [trial for trial in trials if setting_text(trial.case.setting) in measured]
     modes = list(dict.fromkeys(trial.case.mode for trial in trials))
-    limits = {mode: _limit(trials, mode, limit_of) for mode in modes}
+    limits = {
+        mode: limits_by_size([t for t in trials if t.case.mode is mode], limit_of) for mode in modes
+    }
     table = _table(trials, modes, limits)
     if len(modes) > 1 and max(len(line) for line in table.splitlines()) > width:
         parts = ([t for t in trials if t.case.mode is mode] for mode in modes)
@@ -106,7 +108,7 @@ def _block(trials: Sequence[Trial], limit_of: LimitOf, width: int) -> str:
     return "\n".join([*lines, *reasons, *_size_notes(trials), ""])
 
 
-def _table(trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Limit | None]) -> str:
+def _table(trials: Sequence[Trial], modes: Sequence[Mode], limits: Mapping[Mode, Limits]) -> str:
     case = trials[0].case
     repeated = len({trial.repeat for trial in trials}) > 1
     table = new_table()
@@ -160,7 +162,7 @@ def _title(trials: Sequence[Trial], *, with_setting: bool = True) -> str:
 
 
 def _mode_lines(
-    trials: Sequence[Trial], modes: Sequence[Mode], limits: dict[Mode, Limit | None]
+    trials: Sequence[Trial], modes: Sequence[Mode], limits: Mapping[Mode, Limits]
 ) -> list[str]:
     lines = []
     for mode in modes:
@@ -180,19 +182,13 @@ def _mode_lines(
         if ops and max(ops) > 1:
             words.append(f"p95 of batches of up to {max(ops)} calls")
         lines.append("  " + "; ".join(words))
-    texts = {limit.text for limit in limits.values() if limit is not None}
-    lines += [f"  limit: busbw as a share of {text}" for text in sorted(texts)]
-    return lines
-
-
-def _limit(trials: Sequence[Trial], mode: Mode, limit_of: LimitOf) -> Limit | None:
-    return next((limit_of(trial.case) for trial in trials if trial.case.mode is mode), None)
+    return lines + limit_lines(limits.values())
 
 
 def _row(
     cells: dict[Mode, _Cell],
     modes: Sequence[Mode],
-    limits: dict[Mode, Limit | None],
+    limits: Mapping[Mode, Limits],
     *,
     repeated: bool,
     alone: bool,
@@ -200,7 +196,8 @@ def _row(
     case = next(iter(cells.values())).trials[0].case
     row = [format_size(case.size_bytes), str(case.count)]
     for mode in modes:
-        row += _mode_cells(cells.get(mode), limits[mode], repeated=repeated, alone=alone)
+        limited, limit = bool(limits[mode]), limits[mode].get(case.size_bytes)
+        row += _mode_cells(cells.get(mode), limit, limited=limited, repeated=repeated, alone=alone)
     summaries = [summary for cell in cells.values() for summary in cell.summaries]
     if case.world_size > 1:
         row.append(f"{max(s.skew for s in summaries):.0%}" if summaries else "-")
@@ -209,9 +206,9 @@ def _row(
 
 
 def _mode_cells(
-    cell: _Cell | None, limit: Limit | None, *, repeated: bool, alone: bool
+    cell: _Cell | None, limit: Limit | None, *, limited: bool, repeated: bool, alone: bool
 ) -> list[str]:
-    blanks = 4 + alone + (limit is not None) + repeated
+    blanks = 4 + alone + limited + repeated
     if cell is None:
         return ["", *[""] * blanks]
     summaries, bad = cell.summaries, cell.bad
@@ -228,9 +225,8 @@ def _mode_cells(
     if alone:
         found.append(_rate(first.algbw_gb_per_s, scale))
     found.append(_rate(first.busbw_gb_per_s, scale))
-    if limit is not None:
-        busbw = first.busbw_gb_per_s
-        found.append("-" if not busbw else f"{busbw * scale / limit.busbw_gb_per_s:.0%}")
+    if limited:
+        found.append(_share(first.busbw_gb_per_s, scale, limit))
     if repeated:
         medians = np.array([summary.median_us for summary in summaries])
         found.append(f"{spread(medians):.0%}" if len(summaries) > 1 else "-")
@@ -248,6 +244,12 @@ def _ran(cells: dict[Mode, _Cell]) -> str:
 
 def _rate(value: float | None, scale: float) -> str:
     return "-" if value is None else format_rate(value * scale)
+
+
+def _share(busbw: float | None, scale: float, limit: Limit | None) -> str:
+    if not busbw or limit is None:
+        return "-"
+    return f"{busbw * scale / limit.busbw_gb_per_s:.0%}"
 
 
 def _wrong(trials: Sequence[Trial]) -> str:

@@ -1,6 +1,9 @@
 """The whole command on the fake back end and clock: figures exact to the last digit."""
 
+import msgspec
 import pytest
+
+from collbench.store import read_run
 
 
 @pytest.fixture
@@ -88,3 +91,88 @@ def test_a_model_that_cannot_be_is_refused_in_a_line(collbench, tmp_path, conten
     assert text in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not collbench.results.exists()
+
+
+BARRED = ("--collective", "all_reduce", "--sizes", "1M,64M", "--repeats", "3")
+
+
+@pytest.fixture
+def slower(tmp_path):
+    path = tmp_path / "slower.toml"
+    path.write_text("ranks = 4\nalpha_us = 10.0\nbandwidth_gb_per_s = 80.0\n")
+    return str(path)
+
+
+def test_a_slower_fabric_is_below_the_baseline(collbench, model, slower, tmp_path):
+    good = collbench.run("sweep", "--simulate", model, *BARRED)
+    assert good.returncode == 0, good.stderr
+    path = tmp_path / "b.json"
+    kept = collbench.run("baseline", "last", "-o", str(path))
+    assert kept.returncode == 0, kept.stderr
+    assert kept.stdout.startswith("SIMULATED: 2 cases, 3 repeats, of ")
+
+    again = collbench.run("sweep", "--simulate", model, *BARRED, "--baseline", str(path))
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.endswith("    2 pass; tolerance 5 %\n  Every bar is met.\n")
+
+    done = collbench.run("sweep", "--simulate", slower, *BARRED, "--baseline", str(path))
+    assert done.returncode == 1, done.stderr
+    # 64 MiB: 10 + 64 x 2**20 x 1.5 / 100e3 us, and / 80e3.
+    assert "    BELOW   all_reduce float32 64 MiB eager  1017 -> 1268 us  +24.8%" in done.stdout
+    header = next(
+        stored
+        for stored in map(read_run, collbench.folders())
+        if stored.run.run_id in done.stdout.splitlines()[1]
+    ).run
+    assert (header.exit_code, header.findings[0].code) == (1, "below_baseline")
+
+
+@pytest.mark.parametrize(
+    ("bars", "status", "code", "line"),
+    [
+        (("--min-busbw", "99"), 0, "bars_met", "  Every bar is met."),
+        (("--min-busbw", "all_reduce=120"), 1, "below_min_busbw", "  Bars missed: 1 below."),
+        (("--min-of-limit", "85%"), 4, "bar_unclear", "  Cannot tell: 1 unclear."),
+    ],
+)
+def test_bars_decide_the_exit_status(collbench, model, bars, status, code, line):
+    done = collbench.run("sweep", "--simulate", model, *BARRED, *bars)
+
+    assert done.returncode == status, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(line)
+    stored = collbench.stored().run
+    assert stored.exit_code == status
+    verdict = next(finding for finding in stored.findings if finding.code == code)
+    assert verdict.text not in done.stdout.partition("\nBars\n")[0]  # the section says it
+
+    document = msgspec.json.decode(
+        collbench.run("sweep", "--simulate", model, *BARRED, *bars, "--json").stdout
+    )
+    assert document["exit_code"] == status
+    assert code in [found["code"] for found in document["verdicts"]]
+
+
+def test_a_run_that_goes_on_is_held_against_the_bars_of_before(collbench, model):
+    first = collbench.run("sweep", "--simulate", model, *BARRED, "--min-busbw", "120")
+    assert first.returncode == 1, first.stderr
+
+    done = collbench.run("sweep", "--resume", "last")
+    assert done.returncode == 1, done.stderr
+    assert "  Bars missed: 1 below." in done.stdout
+
+    eased = collbench.run("sweep", "--resume", "last", "--min-busbw", "90")
+    assert eased.returncode == 0, eased.stderr
+    assert collbench.stored().run.exit_code == 0
+
+
+def test_a_bar_for_other_hardware_stops_before_anything_is_measured(collbench, model, tmp_path):
+    assert collbench.run("sweep", "--simulate", model, *BARRED).returncode == 0
+    path = tmp_path / "more.toml"
+    path.write_text("ranks = 8\n")
+
+    done = collbench.run("sweep", "--simulate", str(path), *BARRED, "--baseline", "last")
+
+    assert done.returncode == 2
+    assert "--baseline last is for other hardware: ranks 4 there and 8 here" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert len(collbench.folders()) == 1

@@ -6,7 +6,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from collbench.cli import library, main, sweep_run
+from collbench.cli import ground, library, main, sweep_run
 from collbench.cli.library import NEWEST_KNOWN, Libraries, find_libraries, nccl_place, warnings_of
 from collbench.engine.placement import Slots
 from collbench.errors import UsageError
@@ -42,7 +42,7 @@ def machine(monkeypatch, tmp_path):
 
     def gives(*, gpus=(), modules=(), installed=None):
         survey = GpuSurvey(gpus=gpus, on_pci=tuple(gpu.pci_bus_id for gpu in gpus), driver="580")
-        monkeypatch.setattr(sweep_run, "survey_gpus", lambda: survey)
+        monkeypatch.setattr(ground, "survey_gpus", lambda: survey)
         specs = {name: ModuleSpec(name, None) for name in modules}
         monkeypatch.setattr(library, "find_spec", specs.get)
         monkeypatch.setattr(library, "installed_library", lambda: installed)
@@ -185,7 +185,7 @@ def test_settings_that_nccl_can_never_run_are_refused(machine, tell):
 
 
 def test_the_library_is_the_one_named_else_the_installed_one(machine, nccl_file, tmp_path):
-    other = tmp_path / "other.so"
+    other = tmp_path / "libnccl_other.so"
     other.write_bytes(b"\x7fELF NCCL version 2.32.3")
     assert find_libraries(suite()) == Libraries(first=None)
 

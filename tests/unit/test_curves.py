@@ -5,6 +5,7 @@ import math
 import msgspec
 import pytest
 from records import make_trial
+from setting_trials import RAN_RING
 
 from collbench.analyze.curves import curves, in_reading_order, mode_pairs, name_among
 from collbench.model import Mode
@@ -107,3 +108,24 @@ def test_reading_order_undoes_a_shuffle():
         for size in (4, 64)
         for repeat in (0, 1)
     ]
+
+
+@pytest.mark.parametrize(
+    ("proofs", "same"),
+    [
+        ([RAN_RING, RAN_RING], True),
+        ([None, RAN_RING], True),
+        ([msgspec.structs.replace(RAN_RING, channels=2), RAN_RING], True),
+        ([msgspec.structs.replace(RAN_RING, algorithm="Tree"), RAN_RING], False),
+        ([msgspec.structs.replace(RAN_RING, transports=["SHM/direct"]), RAN_RING], False),
+        ([msgspec.structs.replace(RAN_RING, ranks=0)], False),
+        ([None], False),
+    ],
+)
+def test_a_point_knows_what_ran_where_all_repeats_ran_alike(proofs, same):
+    trials = [make_trial(64, 5.0, repeat=k, proof=proof) for k, proof in enumerate(proofs)]
+
+    (curve,) = curves(trials)
+
+    found = curve.points[0].proof
+    assert (found.algorithm if found else None) == ("Ring" if same else None)

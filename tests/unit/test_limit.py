@@ -1,7 +1,8 @@
+import msgspec
 import pytest
 
 from collbench.analyze.limit import Limit, wire_limit
-from collbench.model import Case, Gpu, GpuLink, Node, RankPlace, Topology
+from collbench.model import Case, Gpu, GpuLink, Nic, Node, Proof, RankPlace, Topology
 
 
 def topology(count, kind="NV18", *, name="NVIDIA H200", links=18, rates=None, used=None):
@@ -140,3 +141,202 @@ def test_more_than_one_node_has_no_known_limit():
     two = Topology(nodes=[*one.nodes, *one.nodes], ranks=one.ranks)
 
     assert wire_limit(case(), two, {}) is None
+
+
+# With a proof of what ran
+
+
+def proved(algorithm="Ring", *, transports=("P2P/CUMEM",), intra_path="NVL", **facts):
+    facts = {"ranks": 2, "nodes": 1, **facts}
+    return Proof(
+        algorithm=algorithm,
+        protocol="Simple",
+        transports=list(transports),
+        intra_path=intra_path,
+        **facts,
+    )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rate", "text"),
+    [
+        ("Ring", 478.116, "18 NVLinks x 26.6 GB/s, Ring"),
+        ("Tree", 478.116, "18 NVLinks x 26.6 GB/s, Tree"),
+        ("NVLS", 478.116 * 14 / 9, "18 NVLinks x 26.6 GB/s x 1.56, NVLS"),
+    ],
+)
+def test_on_one_node_the_bound_is_that_of_the_algorithm_that_ran(algorithm, rate, text):
+    limit = wire_limit(case(8), topology(8), {}, proved(algorithm))
+
+    assert limit == Limit(pytest.approx(rate), text)
+
+
+def test_nvls_of_two_ranks_sends_more_than_a_ring():
+    limit = wire_limit(case(2), topology(2), {}, proved("NVLS", transports=()))
+
+    assert limit == Limit(pytest.approx(478.116 * 2 / 3), "18 NVLinks x 26.6 GB/s x 0.667, NVLS")
+
+
+def test_sends_and_receives_have_no_algorithm_and_the_links():
+    limit = wire_limit(case(8, collective="all_to_all"), topology(8), {}, proved(None))
+
+    assert limit == Limit(pytest.approx(478.116), "18 NVLinks x 26.6 GB/s")
+
+
+def test_an_algorithm_that_is_not_known_has_what_holds_for_all():
+    symmetric = proved("Symmetric")
+
+    assert wire_limit(case(8), topology(8), {}, symmetric) is None
+    assert wire_limit(case(2), topology(2), {}, symmetric) == wire_limit(case(2), topology(2), {})
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        proved(transports=["SHM/direct"], intra_path="SYS"),
+        proved(transports=["P2P/CUMEM", "SHM/direct"]),
+        proved(intra_path="PIX"),
+        proved(intra_path="NVB"),
+        proved(transports=["NET/Socket", "P2P/CUMEM"]),
+    ],
+    ids=["shared memory", "part of it", "PCIe", "through another GPU", "network on one node"],
+)
+def test_data_that_did_not_go_over_nvlink_have_no_known_limit(proof):
+    assert wire_limit(case(), topology(2), {}, proof) is None
+
+
+def test_what_ran_goes_before_what_variables_may_do():
+    off = {"NCCL_P2P_DISABLE": "1"}
+
+    assert wire_limit(case(), topology(2), off) is None
+    assert wire_limit(case(), topology(2), off, proved()) is not None
+    assert wire_limit(case(), topology(2), off, proved(transports=())) is None
+
+
+def test_a_proof_without_a_log_is_none():
+    nothing = Proof(problem="no log", ranks=0)
+
+    assert wire_limit(case(), topology(2), {}, nothing) == wire_limit(case(), topology(2), {})
+
+
+# Several nodes
+
+
+def cluster(nodes, gpus=8, *, rate=400.0, kind="NV18", names=None):
+    """Nodes of GPUs behind a switch, a network device a GPU."""
+    one = topology(gpus, kind).nodes[0]
+    nics = [
+        Nic(name=name, kind="infiniband", rate_gbit_per_s=rate, state="ACTIVE")
+        for name in names or [f"mlx5_{k}" for k in range(gpus)]
+    ]
+    ethernet = Nic(name="eth0", kind="ethernet", rate_gbit_per_s=25.0, state="up")
+    return Topology(
+        nodes=[
+            msgspec.structs.replace(one, name=f"n{k}", nics=[*nics, ethernet]) for k in range(nodes)
+        ],
+        ranks=[
+            RankPlace(rank=gpus * k + local, node=f"n{k}", local_rank=local, gpu=local)
+            for k in range(nodes)
+            for local in range(gpus)
+        ],
+    )
+
+
+def over_ib(algorithm, nodes, devices=8, **facts):
+    facts = {"transports": ["NET/IB", "P2P/CUMEM"], **facts}
+    names = [f"mlx5_{k}" for k in range(devices)]
+    return proved(algorithm, network="IB", devices=names, nodes=nodes, **facts)
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithm", "nodes", "rate", "text"),
+    [
+        ("all_reduce", "Ring", 2, 400.0, "8 NICs x 50.0 GB/s, Ring, 2 nodes"),
+        ("all_gather", "Ring", 31, 400.0, "8 NICs x 50.0 GB/s, Ring, 31 nodes"),
+        ("all_reduce", "Tree", 4, 387.5, "8 NICs x 50.0 GB/s x 0.969, Tree, 4 nodes"),
+        ("all_to_all", None, 2, 93.75, "8 NICs x 50.0 GB/s x 0.234, 2 nodes"),
+        # The network would carry 750: the NVLinks inside are less.
+        (
+            "all_reduce",
+            "Tree",
+            2,
+            478.116 * 15 / 14,
+            "18 NVLinks x 26.6 GB/s x 1.07, Tree, 2 nodes",
+        ),
+        ("all_reduce", "NVLSTree", 2, 750.0, "8 NICs x 50.0 GB/s x 1.88, NVLSTree, 2 nodes"),
+    ],
+)
+def test_several_nodes_have_the_bound_of_the_devices_that_carried_the_data(
+    collective, algorithm, nodes, rate, text
+):
+    asked = case(8 * nodes, collective=collective)
+
+    limit = wire_limit(asked, cluster(nodes), {}, over_ib(algorithm, nodes))
+
+    assert limit == Limit(pytest.approx(rate), text)
+
+
+def test_only_devices_in_use_count():
+    limit = wire_limit(case(16), cluster(2), {}, over_ib("Ring", 2, devices=2))
+
+    assert limit == Limit(100.0, "2 NICs x 50.0 GB/s, Ring, 2 nodes")
+
+
+def test_a_device_of_two_ports_is_both():
+    proof = over_ib("Ring", 2)
+    joined = msgspec.structs.replace(proof, devices=["mlx5_0+mlx5_1"])
+
+    limit = wire_limit(case(16), cluster(2), {}, joined)
+
+    assert limit == Limit(100.0, "2 NICs x 50.0 GB/s, Ring, 2 nodes")
+
+
+def test_sockets_have_the_rate_of_their_interface():
+    proof = over_ib("Ring", 2, transports=["NET/Socket"])
+    sockets = msgspec.structs.replace(proof, devices=["eth0"])
+
+    limit = wire_limit(case(2), cluster(2, 1), {}, sockets)
+
+    assert limit == Limit(pytest.approx(3.125), "1 NIC x 3.1 GB/s, Ring, 2 nodes")
+
+
+def test_the_network_bounds_where_the_links_inside_are_not_known():
+    limit = wire_limit(case(16), cluster(2, kind="SYS"), {}, over_ib("Tree", 2))
+
+    assert limit == Limit(750.0, "8 NICs x 50.0 GB/s x 1.88, Tree, 2 nodes")
+
+
+@pytest.mark.parametrize(
+    ("where", "proof"),
+    [
+        (cluster(2), None),
+        (cluster(2), over_ib("CollNetDirect", 2)),
+        (cluster(2), over_ib("Ring", 1)),
+        (cluster(2, rate=None), over_ib("Ring", 2)),
+        (cluster(2, names=["ib0"]), over_ib("Ring", 2)),
+        (cluster(2), over_ib("Ring", 2, devices=0)),
+    ],
+    ids=[
+        "no proof",
+        "an algorithm without a bound",
+        "NCCL saw another number of nodes",
+        "no rate",
+        "devices that the topology does not know",
+        "no device named",
+    ],
+)
+def test_several_nodes_have_no_limit_where_a_fact_is_missing(where, proof):
+    assert wire_limit(case(16), where, {}, proof) is None
+
+
+def test_nodes_with_different_numbers_of_ranks_have_no_limit():
+    uneven = cluster(2)
+    uneven = msgspec.structs.replace(uneven, ranks=uneven.ranks[:12])
+
+    assert wire_limit(case(12), uneven, {}, over_ib("Ring", 2)) is None
+
+
+def test_emulated_nodes_have_no_limit():
+    emulated = msgspec.structs.replace(case(16), emulated=True)
+
+    assert wire_limit(emulated, cluster(2), {}, over_ib("Ring", 2)) is None

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from records import make_trial
+from setting_trials import under
 
 from collbench.analyze.limit import Limit
 from collbench.cli.main import cli
@@ -17,6 +18,10 @@ from collbench.store import read_run
 
 REFERENCE = Path(__file__).parents[2] / "results/2xh200/20261130-0635-3947"
 GOLDEN = Path(__file__).parents[1] / "data/golden/v1"
+
+
+def no_limit(_case, _proof):
+    return None
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +35,7 @@ def draw(reference, tmp_path):
 
     def drawn(trials, limit=None, **changes):
         run = msgspec.structs.replace(reference.run, **{"repeats": 1} | changes)
-        png, svg = plot_run(run, reference.topology, trials, lambda _case: limit, tmp_path)
+        png, svg = plot_run(run, reference.topology, trials, lambda _case, _proof: limit, tmp_path)
         assert png.read_bytes().startswith(b"\x89PNG")
         return svg.read_text()
 
@@ -48,9 +53,7 @@ def lines_drawn(svg):
 
 
 def test_a_picture_has_its_axes_its_curves_its_ticks_and_its_heading(reference, tmp_path):
-    png, svg = plot_run(
-        reference.run, reference.topology, reference.trials, lambda _case: None, tmp_path
-    )
+    png, svg = plot_run(reference.run, reference.topology, reference.trials, no_limit, tmp_path)
 
     assert png.name == "20261130-0635-3947.png"
     assert png.read_bytes().startswith(b"\x89PNG")
@@ -126,6 +129,24 @@ def test_the_limit_is_drawn_where_it_is_known(draw):
     assert "limit" not in draw(trials)
 
 
+def test_algorithms_with_limits_of_their_own_have_a_line_each(reference, tmp_path):
+    def limit_of(case, _proof):
+        ran = case.setting.get("NCCL_ALGO", "Ring")
+        return Limit(743.7 if ran == "NVLS" else 478.1, f"18 NVLinks x 26.6 GB/s, {ran}")
+
+    trials = [
+        under({"NCCL_ALGO": name}, size, 10.0)
+        for name in ("Ring", "Tree", "NVLS")
+        for size in (2**20, 2**22)
+    ]
+    paths = plot_run(reference.run, reference.topology, trials, limit_of, tmp_path)
+
+    text = next(path for path in paths if path.suffix == ".svg").read_text()
+    # Ring and Tree have one line: its words are what both say.
+    assert text.count("limit 478 GB/s: 18 NVLinks x 26.6 GB/s<") == 1
+    assert text.count("limit 744 GB/s: 18 NVLinks x 26.6 GB/s, NVLS<") == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "mark"),
     [({"simulated": True}, "SIMULATED"), ({"planted": "late:rank=1,ms=20"}, "PLANTED FAULT")],
@@ -172,7 +193,7 @@ def test_many_curves_have_their_legend_beside_the_panels(draw):
 def test_a_run_with_every_status_can_be_drawn(tmp_path):
     stored = read_run(GOLDEN)
 
-    for path in plot_run(stored.run, stored.topology, stored.trials, lambda _c: None, tmp_path):
+    for path in plot_run(stored.run, stored.topology, stored.trials, no_limit, tmp_path):
         assert path.stat().st_size > 1000
 
 

@@ -11,6 +11,7 @@ from collbench.model import (
     Case,
     Check,
     Mode,
+    Proof,
     Reason,
     ReasonCode,
     Status,
@@ -80,7 +81,7 @@ def without_result(case: Case, status: Status, code: ReasonCode, text: str) -> T
     )
 
 
-def no_limit(_case: Case) -> Limit | None:
+def no_limit(_case: Case, _proof: Proof | None) -> Limit | None:
     return None
 
 
@@ -110,7 +111,7 @@ def test_two_modes_stand_side_by_side_with_the_limit():
         make_trial(make_case(2**30, mode=Mode.GRAPH), 3258.0, ops=4),
     ]
 
-    lines = lines_of(trials, lambda _case: Limit(478.0, "18 NVLinks x 26.6 GB/s"))
+    lines = lines_of(trials, lambda _case, _proof: Limit(478.0, "18 NVLinks x 26.6 GB/s"))
 
     assert lines[1:] == [
         "  eager: what a program feels, host launch included",
@@ -236,7 +237,7 @@ def test_no_table_is_wider_than_120_columns(name, modes, repeats):
         for r in range(repeats)
     ]
 
-    lines = lines_of(trials, lambda _case: Limit(478.0, "18 NVLinks x 26.6 GB/s"))
+    lines = lines_of(trials, lambda _case, _proof: Limit(478.0, "18 NVLinks x 26.6 GB/s"))
 
     assert max(len(line) for line in lines) <= WIDTH
 

@@ -25,11 +25,11 @@ def reference():
     return read_run(REFERENCE)
 
 
-def no_limit(_case):
+def no_limit(_case, _proof):
     return None
 
 
-def some_limit(_case):
+def some_limit(_case, _proof):
     return Limit(478.116, "18 NVLinks x 26.6 GB/s")
 
 

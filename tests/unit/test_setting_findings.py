@@ -8,6 +8,7 @@ from setting_trials import RAN_RING, RING_LL, TREE, ended, under
 
 from collbench.analyze.curves import curves
 from collbench.analyze.setting_findings import (
+    best_settings_found,
     faster_settings,
     not_proved,
     path_not_used,
@@ -141,8 +142,8 @@ def test_a_proof_without_a_problem_is_not_told(proof):
     assert list(not_proved([under({}, MIB, 10.0, proof=proof)])) == []
 
 
-def faster(trials, repeats=3):
-    return list(faster_settings(curves(trials), repeats))
+def faster(trials):
+    return list(faster_settings(curves(trials)))
 
 
 def test_a_faster_setting_is_told_where_its_gain_is_largest():
@@ -159,18 +160,25 @@ def test_a_faster_setting_is_told_where_its_gain_is_largest():
     assert (finding.code, finding.severity) == ("setting_faster", "info")
     assert finding.text == (
         "Ring/LL is 40% faster than NCCL's own choice in all_reduce 1 MiB: 60.00 against 100.0 us"
-        " (2 of 3 sizes have a faster one)."
+        " (2 of 3 sizes have a faster one); seen in too few repeats for a verdict."
     )
-    assert finding.next_step is None
-
-
-@pytest.mark.parametrize("repeats", [1, 2])
-def test_few_repeats_give_no_verdict(repeats):
-    (finding,) = faster([under({}, 8, 100.0), under(RING_LL, 8, 60.0)], repeats)
-
-    assert finding.text.endswith("(1 of 1 sizes have a faster one); seen in too few repeats for a"
-                                 " verdict.")  # fmt: skip
     assert finding.next_step == "--repeats 5"
+
+
+def test_repeats_say_what_the_best_settings_are():
+    trials = [
+        under(setting, size, factor * (10 + size / 1e4) * (1 + 0.001 * repeat), repeat=repeat)
+        for size in (2**power for power in range(10, 26, 2))
+        for setting, factor in (({}, 1.0), (TREE, 0.7))
+        for repeat in range(5)
+    ]
+
+    (finding,) = best_settings_found(trials)
+
+    assert finding.code == "best_settings"
+    assert finding.text.startswith("Settings: the default is the best nowhere: all_reduce eager")
+    assert "Tree/Simple 30.0 % faster" in finding.text
+    assert list(best_settings_found([t for t in trials if not t.case.setting])) == []
 
 
 def test_each_question_has_its_own_finding():

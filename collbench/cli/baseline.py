@@ -1,0 +1,113 @@
+"""``collbench baseline``: keep what a good run reached, for later runs to be held against."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from collbench.errors import UsageError
+
+if TYPE_CHECKING:  # they bring numpy and scipy, and --help does without
+    from collbench.analyze.baseline import Baseline, HardwareClass
+    from collbench.store import StoredRun
+
+
+@click.command(context_settings={"max_content_width": 120})
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN...]")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Where it goes [named by the hardware, as baseline-2xH200.json].",
+)
+@click.option("--overwrite", is_flag=True, help="Write over a file that is there.")
+@click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
+def baseline(
+    runs: tuple[str, ...], output: str | None, overwrite: bool, results: str | None
+) -> None:
+    """Write what RUN reached into a file, for `sweep --baseline FILE` to hold later runs against.
+
+    RUN is a folder, an id, a unique beginning of one, or `last`. Several runs of one class of
+    hardware add their repeats; make it of 5 repeats or more, 3 at the least.
+
+    \b
+    Examples:
+      collbench sweep --repeats 5 && collbench baseline last
+      collbench sweep --repeats 5 --baseline baseline-2xH200.json
+    """  # noqa: D301  click's mark for "do not rewrap"
+    from collbench.analyze.baseline import make_baseline
+    from collbench.store import find_run, read_run, results_root
+
+    root = results_root(results, os.environ)
+    stored = [read_run(find_run(name, root)) for name in runs]
+    for problem in (problem for one in stored for problem in one.problems):
+        click.echo(f"collbench: {problem}", err=True)
+    made = make_baseline(stored)
+    path = Path(output or default_name(made.hardware, simulated=made.simulated))
+    _write(path, made, overwrite=overwrite)
+    click.echo("\n".join(_told(path, made, stored)))
+
+
+def default_name(hardware: HardwareClass, *, simulated: bool) -> str:
+    """Returns a file's name that says the class: ``baseline-4x8xH200.json``."""
+    if simulated:
+        return f"baseline-simulated-{hardware.ranks}-ranks.json"
+    counts = [f"{hardware.nodes}x"] if hardware.nodes > 1 else []
+    if hardware.gpus_per_node == [0]:
+        counts += [f"CPU-{hardware.ranks}-ranks"]
+    else:
+        models = "-".join(model.removeprefix("NVIDIA ") for model in hardware.models)
+        counts += ["-".join(map(str, hardware.gpus_per_node)), "x"]
+        counts += [re.sub(r"[^A-Za-z0-9]+", "-", models).strip("-")]
+    return f"baseline-{''.join(counts)}{'-emulated' * hardware.emulated}.json"
+
+
+def _write(path: Path, made: Baseline, *, overwrite: bool) -> None:
+    from collbench.analyze.baseline import baseline_bytes
+
+    data = baseline_bytes(made)
+    try:
+        with path.open("wb" if overwrite else "xb") as stream:
+            stream.write(data)
+    except FileExistsError:
+        raise UsageError(f"'{path}' exists; give another name with -o, or --overwrite it") from None
+    except OSError as problem:
+        raise UsageError(f"'{path}' cannot be written: {problem.strerror}") from None
+
+
+def _told(path: Path, made: Baseline, stored: Sequence[StoredRun]) -> list[str]:
+    """Returns what the file holds, and what is not in it."""
+    from collbench.analyze.compare import FEWEST_REPEATS
+    from collbench.report.bars import hardware_words, repeats_words, software_words
+
+    marks = "SIMULATED: " if made.simulated else ""
+    lines = [
+        f"{marks}{len(made.cases)} cases, {repeats_words(made)}, of {', '.join(made.run_ids)}",
+        f"  {hardware_words(made.hardware)}",
+        f"  {software_words(made)}",
+    ]
+    scatters = [case.scatter for case in made.cases if case.scatter is not None]
+    if scatters:
+        lines.append(
+            f"  scatter of repeats {min(scatters):.1%} to {max(scatters):.1%},"
+            f" half of the cases below {statistics.median(scatters):.1%}"
+        )
+    left_out = Counter(
+        str(trial.status) for one in stored for trial in one.trials if trial.status != "ok"
+    )
+    if left_out:
+        told = ", ".join(f"{count} {status}" for status, count in left_out.most_common())
+        lines.append(f"  left out: trials that are not ok: {told}")
+    if max(case.repeats for case in made.cases) < FEWEST_REPEATS:
+        lines.append(
+            f"  fewer than {FEWEST_REPEATS} repeats tell no scatter: no case will be called below;"
+            " measure with --repeats 5"
+        )
+    return [*lines, f"Written to {path}", f"  collbench sweep --baseline {path}"]

@@ -1,0 +1,152 @@
+"""``collbench export``: a stored run in another tool's format."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from collbench.errors import ExitCode, UsageError
+from collbench.store import find_run, read_run, results_root
+
+if TYPE_CHECKING:
+    from collbench.interop.tuner_choices import Choices
+    from collbench.interop.tuner_lines import Checked
+    from collbench.store import StoredRun
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def export(context: click.Context) -> None:
+    """Write a stored run in another tool's format."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@export.command(short_help="Best settings for NCCL's example tuner plug-in.")
+@click.argument("run", default="last")
+@click.option("-o", "--output", metavar="FILE", help="Where it goes [stdout].")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["plugin", "optimizer"]),
+    default="plugin",
+    show_default=True,
+    help="The plug-in's own file, or the CSV of its helper optimize_config.py.",
+)
+@click.option("--check", metavar="FILE", help="Read FILE as the plug-in does; write nothing.")
+@click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
+def tuner(
+    run: str, output: str | None, form: str, check: str | None, results: str | None
+) -> ExitCode:
+    """Write RUN's best settings for NCCL's example tuner plug-in (NCCL_TUNER_CONFIG_FILE).
+
+    Settings that are faster than NCCL's own choice beyond noise, elsewhere that choice as it ran.
+    With --check the exit status is 1 where FILE makes the plug-in choose something else.
+    """
+    from collbench.interop.tuner_choices import choices_of
+    from collbench.report.best import best_lines
+
+    if check is not None and (output is not None or form != "plugin"):
+        raise UsageError("--check reads the plug-in's file and writes none; leave out -o, --format")
+    stored = read_run(find_run(run, results_root(results, os.environ)))
+    for problem in stored.problems:
+        click.echo(f"collbench: {problem}", err=True)
+    choices = choices_of(stored.run, stored.trials)
+    if choices.table.needs_repeats:
+        click.echo(best_lines(choices.table, stored.run.argv)[0], err=True)
+        return ExitCode.INCOMPLETE
+    if check is not None:
+        return _check(choices, check)
+    _write(_text(stored, choices, form), output)
+    _say_what_it_holds(choices, output)
+    return ExitCode.FINE
+
+
+def _text(stored: StoredRun, choices: Choices, form: str) -> str:
+    from collbench.interop.tuner import optimizer_text, plugin_text
+    from collbench.interop.tuner_lines import about, optimizer_rows, tuner_rows
+
+    if form == "optimizer":
+        return optimizer_text(optimizer_rows(choices))
+    return plugin_text(tuner_rows(choices), about(stored.run, choices))
+
+
+def _write(text: str, output: str | None) -> None:
+    if output is None:
+        click.echo(text.rstrip("\n"))
+        return
+    try:
+        Path(output).write_text(text)
+    except OSError as problem:
+        raise UsageError(
+            f"cannot write '{output}': {problem.strerror}; give another file with -o"
+        ) from None
+
+
+def _say_what_it_holds(choices: Choices, output: str | None) -> None:
+    """Says beside the file, whose reader may be a program, what it is worth."""
+    from collbench.analyze.best_table import conclusion
+
+    text = conclusion(choices.table)
+    click.echo(f"{text[:1].upper()}{text[1:]}.", err=True)
+    for line in choices.left_out:
+        click.echo(f"  {line}", err=True)
+    if output is not None:
+        click.echo(f"Kept in {output}", err=True)
+
+
+def _check(choices: Choices, name: str) -> ExitCode:
+    from collbench.interop.tuner import read_tuner
+    from collbench.interop.tuner_lines import check_rows
+
+    try:
+        text = Path(name).read_text(errors="replace")
+    except OSError as problem:
+        raise UsageError(f"cannot read '{name}': {problem.strerror}") from None
+    rows = read_tuner(text)
+    for row in rows:
+        for words in row.misread:
+            click.echo(f"line {row.line}: {words}")
+    checked = check_rows(choices, rows)
+    click.echo("\n".join(_checked_lines(checked)))
+    wrong = sum(not one.as_meant for one in checked)
+    if wrong:
+        click.echo(
+            f"The file makes the plug-in choose something else at {wrong} of {len(checked)} sizes."
+        )
+        return ExitCode.CONFIRMED_BAD
+    click.echo(f"All {len(checked)} sizes are as meant.")
+    return ExitCode.FINE
+
+
+def _checked_lines(checked: tuple[Checked, ...]) -> list[str]:
+    """Returns a line for each size: what the plug-in would choose, and whether that was meant."""
+    from collbench.report.text_table import new_table, table_text
+    from collbench.units import format_size
+
+    table = new_table()
+    for head in ("", "size", "line", "the plug-in chooses", "", "meant"):
+        table.add_column(head, justify="right" if head in ("size", "line") else "left")
+    for one in checked:
+        size = format_size(one.meant.size_bytes)
+        algorithm, protocol, channels = one.meant.ran
+        table.add_row(
+            one.meant.name,
+            f"> {size}" if one.larger else size,
+            str(one.row.line) if one.row else "-",
+            _chooses(one),
+            "as meant" if one.as_meant else "NOT MEANT",
+            "" if one.as_meant else f"{algorithm}/{protocol} {channels} ch",
+        )
+    return table_text(table).splitlines()
+
+
+def _chooses(one: Checked) -> str:
+    row = one.row
+    if row is None:
+        return "no line: NCCL's own, 1 ch"
+    channels = {0: "NCCL's own number of ch", -1: "1 ch"}.get(row.channels, f"{row.channels} ch")
+    return f"{row.algorithm}/{row.protocol} {channels}"

@@ -1,0 +1,107 @@
+"""Nodes and rails in order of how fast their better pairs were, and how far they lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.analyze.pair_groups import group_medians, group_scores
+from collbench.analyze.pair_state import PairwiseState
+from collbench.analyze.pair_types import PairKind
+from collbench.stats import FloatArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ranks:
+    """One kind on one rail: a figure a node, from the rounds before anything was run again."""
+
+    kind: PairKind
+    rail: int | None
+    shares: FloatArray
+    """By node: its better pairs over what is usual for their class; NaN without any."""
+    usual: float
+    """GB/s of a usual pair inside a leaf (across, where there are no others)."""
+    pairs: NDArray[np.intp]
+    """By node: values that its figure is made of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rank:
+    """A node, or a node's rail, in the list."""
+
+    node: int
+    kind: PairKind
+    rail: int | None
+    value: float
+    """GB/s."""
+    share: float
+    """Of what is usual."""
+    pairs: int
+
+
+def all_ranks(state: PairwiseState) -> tuple[Ranks, ...]:
+    """Returns the figures of each kind and rail.
+
+    A node's better pairs are its best of up to 3, the upper quartile of more: a pair is as slow as
+    the slower of its two nodes.
+    """
+    return tuple(_ranks(state, kind, rail) for kind, rail in state.judged)
+
+
+def _ranks(state: PairwiseState, kind: PairKind, rail: int | None) -> Ranks:
+    rows = np.flatnonzero(state.rows_of(kind, rail) & ~state.again)
+    place = state.across[rows].astype(np.intp)
+    logs = np.log(state.values["value"][rows])
+    centers = group_medians(logs, place, 2)
+    relative = logs - centers[place]
+    ends = np.concatenate([state.ends[0][rows], state.ends[1][rows]])
+    scores = group_scores(np.concatenate([relative, relative]), ends, state.size)
+    known = centers[~np.isnan(centers)]
+    return Ranks(
+        kind=kind,
+        rail=rail,
+        shares=np.asarray(np.exp(scores)),
+        usual=float(np.exp(known[0])),
+        pairs=np.bincount(ends, minlength=state.size),
+    )
+
+
+def lowest(ranks: Sequence[Ranks], most: int) -> list[Rank]:
+    """Returns the lowest nodes and rails, the lowest first."""
+    found = [
+        Rank(
+            node=int(node),
+            kind=one.kind,
+            rail=one.rail,
+            value=float(one.shares[node]) * one.usual,
+            share=float(one.shares[node]),
+            pairs=int(one.pairs[node]),
+        )
+        for one in ranks
+        for node in np.argsort(one.shares, kind="stable")[:most]
+        if not np.isnan(one.shares[node])
+    ]
+    return sorted(found, key=lambda rank: (rank.share, rank.node))[:most]
+
+
+def worst_shares(state: PairwiseState, ranks: Sequence[Ranks]) -> FloatArray:
+    """Returns each node's lowest share over kinds and rails; NaN without any."""
+    if not ranks:
+        return np.full(state.size, np.nan)
+    shares = np.stack([one.shares for one in ranks])
+    found = np.where(np.isnan(shares), np.inf, shares).min(axis=0)
+    return np.where(np.isinf(found), np.nan, found)
+
+
+def spread_within(ranks: Sequence[Ranks], nodes: Sequence[int]) -> float | None:
+    """Returns by which share the lowest of some nodes lies below the highest, at worst."""
+    found = []
+    for one in ranks:
+        shares = one.shares[list(nodes)]
+        shares = shares[~np.isnan(shares)]
+        if shares.size > 1:
+            found.append(1 - float(shares.min() / shares.max()))
+    return max(found, default=None)

@@ -1,0 +1,49 @@
+"""What all pictures share: their looks, the heading, the mark of what is not real, the files."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from collbench.model import Run, Topology
+from collbench.report.heading import heading
+
+FORMATS = ("png", "svg")
+SETTINGS: Any = {
+    "font.size": 12,
+    "svg.fonttype": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+"""For matplotlib."""
+TITLE_COLUMNS = 105
+
+
+def heading_text(run: Run, topology: Topology) -> str:
+    """Returns the lines that say on what a picture stands."""
+    first, _, rest = heading(run, topology).partition(" | ")
+    paragraphs = [first, f"{rest} | run {run.run_id}"]
+    return "\n".join(line for text in paragraphs for line in textwrap.wrap(text, TITLE_COLUMNS))
+
+
+def draw_mark(figure: Any, run: Run) -> None:
+    """Writes across a picture what shows no network or no hardware."""
+    mark = _mark(run)
+    if mark:
+        place = {"ha": "center", "va": "center", "rotation": 30}
+        figure.text(0.5, 0.5, mark, fontsize=54, color="#BBBBBB", alpha=0.4, **place)
+
+
+def save(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Writes a picture in all formats and returns the files."""
+    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
+    for path in paths:
+        figure.savefig(path, dpi=150)
+    return paths
+
+
+def _mark(run: Run) -> str:
+    if run.simulated:
+        return "SIMULATED"
+    return "PLANTED FAULT" if run.planted else "EMULATED" if run.emulated else ""

@@ -1,0 +1,147 @@
+"""``collbench ab``: its sides, its defaults, its answer."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from setting_trials import TREE, under
+
+from collbench.cli import ab_run, main
+from collbench.cli.ab import ab
+from collbench.cli.ab_run import _Comparing, _with_defaults
+from collbench.errors import ExitCode, UsageError
+from collbench.model import Environment, Policy, Run, Topology
+from collbench.store import StoredRun
+
+
+@pytest.fixture
+def tell(capsys):
+    def called(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main.run(["ab", *arguments])
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    return called
+
+
+@pytest.fixture
+def passed(monkeypatch):
+    """Returns what a command line hands to the sweep: its parameters and its conclusion."""
+    seen = []
+    monkeypatch.setattr(ab_run, "run_sweep", lambda _, given, end: seen.append((given, end)) or 0)
+
+    def given(*arguments):
+        result = CliRunner().invoke(ab, list(arguments), standalone_mode=False)
+        if result.exception:
+            raise result.exception
+        return seen.pop()
+
+    return given
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed"),
+    [
+        ((), {"repeats": "5", "via": None}),
+        (("--repeats", "3"), {"repeats": "3"}),
+        (("--nccl", "old=/a", "--nccl", "new=/b"), {"via": "native"}),
+        (("--nccl", "old=/a", "--via", "torch"), {"via": "torch"}),
+        (("--nccl", "/a"), {"via": None}),
+        (("--resume", "last"), {"repeats": None}),
+    ],
+)
+def test_five_repeats_and_the_native_back_end_where_libraries_have_names(
+    passed, arguments, changed
+):
+    given, conclusion = passed(*arguments)
+
+    assert {name: given[name] for name in changed} == changed
+    assert conclusion.command == "ab"
+    assert not {"threshold", "fail_on"} & given.keys()
+
+
+def test_a_suite_that_says_its_repeats_keeps_them(tmp_path):
+    suite = tmp_path / "mine.toml"
+    suite.write_text("[run]\nrepeats = 7\n")
+    given = {"suite": str(suite), "repeats": None, "nccl": (), "via": None}
+
+    assert _with_defaults(given)["repeats"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--threshold", "3x"), "--threshold: share '3x' is not a share; write 2% or 0.02"),
+        (("--fail-on", "faster"), "--fail-on: 'faster' is not allowed; allowed: slower"),
+        (("--setting", "default"), "ab holds sides against each other and one is given; name two"),
+        ((), "ab holds sides against each other and one is given; name two or more"),
+        (
+            ("--setting", "ib=on", "--setting", "ib=off", "--ib", "on"),
+            "--setting and an option of its own both say ib; say it in one place",
+        ),
+        (("--nccl", "/a", "--nccl", "b=/b"), "--nccl: '/a': several libraries have a name"),
+    ],
+)
+def test_what_cannot_be_gets_one_line(tell, arguments, text):
+    status, out, err = tell(*arguments)
+
+    assert (status, out) == (ExitCode.USAGE, "")
+    assert err.startswith(f"collbench: {text}")
+    assert err.count("\n") == 1
+
+
+def stored(factor):
+    """A run of two settings, the second ``factor`` times as slow."""
+    trials = [
+        under(setting, size, times * (10 + size / 1e4) * (1 + 0.002 * repeat), repeat=repeat)
+        for size in (2**power for power in range(10, 26, 2))
+        for setting, times in (({}, 1.0), (TREE, factor))
+        for repeat in range(5)
+    ]
+    run = Run(
+        run_id="20261130-0412-7f3a",
+        command="ab",
+        argv=["ab"],
+        cluster="lab",
+        suite={"settings": [{}, TREE]},
+        policy=Policy(),
+        repeats=5,
+        seed=7,
+        planned_trials=len(trials),
+        backend="nccl",
+        world_size=2,
+        environment=Environment(collbench="0.1.0", python="3.11", kernel="6", os="test"),
+        started_at="2026-11-30T04:12:00.000+00:00",
+    )
+    return StoredRun(
+        folder=None, run=run, topology=Topology(nodes=[]), trials=tuple(trials), problems=()
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "fail_on_slower", "codes", "status"),
+    [
+        (1.2, True, ["slower"], ExitCode.CONFIRMED_BAD),
+        (1.2, False, [], ExitCode.FINE),
+        (0.8, True, [], ExitCode.FINE),
+    ],
+)
+def test_slower_is_an_answer_where_it_is_asked_for(factor, fail_on_slower, codes, status):
+    conclusion = _Comparing(0.03, fail_on_slower=fail_on_slower)
+    found = conclusion.findings(stored(factor))
+
+    assert [finding.code for finding in found] == codes
+    assert conclusion.settled(ExitCode.FINE) is status
+    assert conclusion.settled(ExitCode.NOTHING_MEASURED) is ExitCode.NOTHING_MEASURED
+
+
+def test_each_side_is_held_against_the_first():
+    lines = _Comparing(0.03, fail_on_slower=False).lines(stored(1.2))
+
+    assert lines[0].startswith("Tree/Simple against default: 8 cases, 5 repeats each: 8 SLOWER")
+
+
+def test_a_single_side_is_refused():
+    with pytest.raises(UsageError, match="one is given"):
+        _Comparing(0.03, fail_on_slower=False).check([{}])
