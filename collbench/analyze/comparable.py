@@ -64,7 +64,8 @@ def differences(base: Sequence[StoredRun], new: Sequence[StoredRun]) -> Differen
     runs = [*base, *new]
     _refuse_simulated_beside_real(runs)
     used = all(_nics_used(stored) is not None for stored in runs)
-    shapes = [[_shape(stored, used=used) for stored in side] for side in (base, new)]
+    leaves = all(_leaf_spread(stored) is not None for stored in runs)
+    shapes = [[_shape(stored, used=used, leaves=leaves) for stored in side] for side in (base, new)]
     for side, facts in zip((base, new), shapes, strict=True):
         _refuse_odd(side, facts)
     return Differences(
@@ -122,8 +123,14 @@ def _values(name: str, side: Sequence[Facts]) -> str:
     return " and ".join(sorted({facts.get(name, "not set") for facts in side}))
 
 
-def _shape(stored: StoredRun, *, used: bool) -> Facts:
-    """Returns what comparable runs share; ``used``: the NICs in use are known of all runs."""
+def _shape(stored: StoredRun, *, used: bool, leaves: bool) -> Facts:
+    """Returns what comparable runs share.
+
+    Args:
+        stored: a run.
+        used: the NICs in use are known of all runs.
+        leaves: so is which nodes share a leaf.
+    """
     holders, run = _holders(stored), stored.run
     gpus = {place.node: 0 for place in stored.topology.ranks}
     models: set[str] = set()
@@ -136,7 +143,8 @@ def _shape(stored: StoredRun, *, used: bool) -> Facts:
     ranks = Counter(place.node for place in stored.topology.ranks)
     each = Counter(gpus.values() if word == "GPU" else ranks.values())
     nics = _nics_used(stored) if used else _nics_present(stored)
-    return {
+    spread = {"leaf spread": _leaf_spread(stored) or "none"} if leaves else {}
+    return spread | {
         "hardware": " and ".join(sorted(models)),
         "placement": " and ".join(
             f"{_counted(nodes, 'node')} x {_counted(size, word)}"
@@ -152,6 +160,15 @@ def _shape(stored: StoredRun, *, used: bool) -> Facts:
 def _holders(stored: StoredRun) -> list[Node]:
     names = {place.node for place in stored.topology.ranks}
     return [node for node in stored.topology.nodes if node.name in names]
+
+
+def _leaf_spread(stored: StoredRun) -> str | None:
+    """Returns how many nodes are in each leaf, whatever it is called: ``4 + 4 nodes``."""
+    leaves = [node.leaf for node in _holders(stored)]
+    if None in leaves:
+        return None
+    sizes = sorted(Counter(leaves).values(), reverse=True)
+    return f"{' + '.join(map(str, sizes))} node{'s' * (sizes != [1])}"
 
 
 def _nics_present(stored: StoredRun) -> str:

@@ -99,6 +99,11 @@ class Comparison:
             return None
         return f"needs {self.needs_repeats} more repeat{'s' * (self.needs_repeats > 1)}"
 
+    @property
+    def told(self) -> bool:
+        """Whether anything can be said of any case."""
+        return any(case.verdict is not Verdict.UNCLEAR for case in self.cases)
+
     def of(self, verdict: Verdict) -> tuple[CaseComparison, ...]:
         """Returns the cases of a verdict."""
         return tuple(case for case in self.cases if case.verdict is verdict)

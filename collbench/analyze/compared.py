@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -46,6 +47,18 @@ class Side:
         right = [trial.case.setting for trial in self.trials if trial.status is Status.OK]
         by_text = {setting_text(setting): setting for setting in right}
         return sorted(by_text, key=lambda text: setting_order(by_text[text]))
+
+    @property
+    def settings_without_times(self) -> dict[str, str]:
+        """The settings of which no case is ok, with what became of them: ``6 failed``."""
+        right, ends = self.settings, dict[str, Counter[str]]()
+        for trial in self.trials:
+            ends.setdefault(setting_text(trial.case.setting), Counter())[trial.status] += 1
+        return {
+            text: ", ".join(f"{count} {status}" for status, count in counts.most_common())
+            for text, counts in ends.items()
+            if text not in right
+        }
 
     def under(self, setting: str) -> Side:
         """Returns one setting of this side, by its words."""

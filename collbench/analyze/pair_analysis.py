@@ -18,7 +18,14 @@ from collbench.analyze.pair_confirm import (
     path_again,
     rerun,
 )
-from collbench.analyze.pair_fabric import SlowLeaf, SlowPath, explained_by, slow_leaves, slow_paths
+from collbench.analyze.pair_fabric import (
+    SlowLeaf,
+    SlowPath,
+    explained_by,
+    share_behind,
+    slow_leaves,
+    slow_paths,
+)
 from collbench.analyze.pair_faults import FEWEST_PARTNERS, Broken, broken
 from collbench.analyze.pair_groups import distinct, tail
 from collbench.analyze.pair_loss import HEALTHY_CHANCE, Loss, loss
@@ -26,6 +33,7 @@ from collbench.analyze.pair_screen import Screen, screen
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_types import PairKind
 
+_FEW_COLLIDE = 0.05
 IDENTIFIABLE = 3
 """Nodes; of two nobody can tell which is the slow one."""
 
@@ -182,11 +190,24 @@ class Analysis:
         )
 
     def leaf_confirmed(self, one: Screen, leaf: SlowLeaf) -> bool:
-        """Returns whether a leaf's uplink is slow beyond chance: alone, or in several rounds."""
+        """Returns whether a leaf's uplink is slow beyond chance: alone, or in several rounds.
+
+        Rounds say it where all uplinks had the same to carry. Leaves of other sizes load theirs
+        otherwise, and where flows collide one leaf has bad luck for as long as its hashes last.
+        """
         if self.leaf_again(one, leaf).outcome is Outcome.CONFIRMED:
             return True
+        if not self._loaded_alike(one, leaf):
+            return False
         chance = max(one.chance_below(leaf.deviation / 2), 0.01)
         return leaf.rounds > 2 and leaf.tested * tail(leaf.rounds, chance, leaf.rounds_low) < 0.005
+
+    def _loaded_alike(self, one: Screen, leaf: SlowLeaf) -> bool:
+        sizes = np.bincount(self.state.leaf_numbers)
+        numbers = self.state.leaf_numbers
+        mine = np.isin(numbers[one.a], leaf.leaves) | np.isin(numbers[one.b], leaf.leaves)
+        others = one.relative[one.across & ~mine]
+        return bool(sizes.min() == sizes.max() and share_behind(others) < _FEW_COLLIDE)
 
     def node_outcome(self, node: int) -> Outcome:
         """Returns what running a slow or lossy node again has shown, over all rails."""
@@ -205,7 +226,7 @@ class Analysis:
         Else nobody can tell the slow ones from the usual ones.
         """
         looks = self.slow_nodes
-        cleared = sum(joint(list(one.values())) is Outcome.CLEARED for one in looks.values())
+        cleared = sum(joint(one.values()) is Outcome.CLEARED for one in looks.values())
         known = self.known.sum()
         return bool(2 * (self.good.sum() + cleared) > known)
 

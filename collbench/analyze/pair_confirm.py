@@ -7,7 +7,7 @@ not chosen for being low.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.analyze.pair_baselines import ENOUGH_PAIRS
-from collbench.analyze.pair_groups import SMALLEST_EFFECT, SMALLEST_SCALE, IntArray, distinct, tail
+from collbench.analyze.pair_groups import (
+    SMALLEST_EFFECT,
+    SMALLEST_SCALE,
+    IntArray,
+    clipped_spread,
+    distinct,
+    tail,
+)
 from collbench.analyze.pair_screen import Screen
 from collbench.analyze.pair_state import PairwiseState
 from collbench.stats import FloatArray
@@ -100,7 +107,7 @@ class Rerun:
         if self.healthy.size < 2 or not relative.size:
             return 1.0
         freedom = self.healthy.size - 1
-        spread = max(float(self.healthy.std(ddof=1)), SMALLEST_SCALE)
+        spread = max(clipped_spread(self.healthy), SMALLEST_SCALE)
         # What they are held against is a median: pi / 2 times the variance of a mean.
         error = spread * math.sqrt(1 / relative.size + math.pi / 2 / max(self.controls, 1))
         t = -float(relative.mean()) / error
@@ -212,9 +219,8 @@ def path_again(
     return Again(tries=rows.size, low=low, chance=again.chance_below(cut), tested=tested)
 
 
-def joint(outcomes: Sequence[Again] | Mapping[object, Again]) -> Outcome:
+def joint(found: Iterable[Again]) -> Outcome:
     """Returns the outcome of one node over several rails: open where any is."""
-    found = outcomes.values() if isinstance(outcomes, Mapping) else outcomes
     words = {one.outcome for one in found}
     for outcome in (Outcome.OPEN, Outcome.CONFIRMED, Outcome.UNDECIDED):
         if outcome in words:

@@ -31,16 +31,24 @@ class Measured:
     """Values below the cut of a pair."""
 
 
-def effect_of(relative: FloatArray, spread: float) -> Effect:
+def effect_of(relative: FloatArray, spread: float, against: int | None = None) -> Effect:
     """Returns the median of relative logs, as a share, with its 95 % interval.
 
     The spread of a value is that of healthy pairs, or the values' own where that is larger: a few
     values know little of their spread. Of three and more values the median, which one slow path
     does not move: its error is 1.2533 times the mean's.
+
+    Args:
+        relative: values less their baselines.
+        spread: standard deviation of healthy ones.
+        against: healthy values behind the baselines, whose median errs too; None: very many.
     """
     own = float(relative.std(ddof=1)) if relative.size >= 3 else 0.0
     factor = 1.2533 if relative.size >= 3 else 1.0
-    half = 1.96 * factor * max(spread, own) / math.sqrt(relative.size)
+    error = (factor * max(spread, own)) ** 2 / relative.size
+    if against is not None:
+        error += (1.2533 * spread) ** 2 / max(against, 1)
+    half = 1.96 * math.sqrt(error)
     middle = float(np.median(relative))
     return Effect(
         share=math.expm1(middle), low=math.expm1(middle - half), high=math.expm1(middle + half)
@@ -64,7 +72,7 @@ def measured(screen: Screen, again: Rerun, node: int, good: NDArray[np.bool_]) -
         return None
     logs = np.concatenate([screen.logs[first], again.logs[second]])
     value = math.exp(float(np.median(logs)))
-    effect = effect_of(relative, screen.spread)
+    effect = effect_of(relative, screen.spread, again.healthy.size)
     return Measured(
         value=value,
         expected=value / (1 + effect.share),

@@ -202,10 +202,13 @@ def explained_by(
 def collisions(screen: Screen, good: NDArray[np.bool_]) -> float | None:
     """Returns the share of pairs across leaves that fell behind the others; None without any."""
     rows = screen.across & good[screen.a] & good[screen.b]
-    return _share_behind(screen.relative[rows]) if rows.any() else None
+    return share_behind(screen.relative[rows]) if rows.any() else None
 
 
-def _share_behind(values: FloatArray) -> float:
+def share_behind(values: FloatArray) -> float:
+    """Returns the share of values well below their median: of flows that collide; 0 of none."""
+    if not values.size:
+        return 0.0
     return float(np.mean(values < np.median(values) + math.log1p(-_BEHIND)))
 
 

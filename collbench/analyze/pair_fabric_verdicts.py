@@ -32,8 +32,8 @@ def _leaves(found: Analysis) -> Iterator[FabricVerdict]:
     for one, leaf in found.leaves:
         again = found.leaf_again(one, leaf)
         confirmed = found.leaf_confirmed(one, leaf)
-        # Two leaves alone: full rate for a pair by itself is oversubscription, no fault.
-        if not confirmed and len(leaf.leaves) == 2 and again.outcome is Outcome.CLEARED:
+        # Full rate for a pair by itself: uplinks are shared out, or flows collide; no fault.
+        if not confirmed and again.outcome is Outcome.CLEARED:
             continue
         yield _leaf(found, one, leaf, confirmed)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -50,6 +51,11 @@ class Broken:
     in_doubt: tuple[Pair, ...]
     """Broken pairs that no node and no split explains."""
 
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """Every node of a broken pair."""
+        return frozenset(node for pair in self.pairs for node in pair)
+
     def code(self, node: int) -> NodeCode:
         """Returns what is wrong with a node: what most of its pairs ended with."""
         return _CODES[self.nodes[node].most_common(1)[0][0]]
@@ -67,8 +73,9 @@ def broken(state: PairwiseState) -> Broken:
     guilty = {node for node in met if lonely[node] and len(met[node]) >= FEWEST_PARTNERS}
     left = {pair for pair in pairs if not guilty & set(pair)}
     split = _splits(left, parts)
-    apart = {pair for pair in left if any(_separates(fault, pair) for fault in split)}
-    left -= apart
+    for fault in split:
+        part = set(fault.nodes)
+        left = {pair for pair in left if (pair[0] in part) == (pair[1] in part)}
     while left:
         counts = {node: len(others) for node, others in _partners(left).items()}
         worst = max(counts, key=lambda node: (counts[node], -node))
@@ -88,10 +95,11 @@ def broken(state: PairwiseState) -> Broken:
 def _broken_pairs(state: PairwiseState) -> dict[Pair, Counter[Status]]:
     found: dict[Pair, Counter[Status]] = {}
     numbers = [STATUSES.index(status) for status in _CODES]
-    for row in np.flatnonzero(np.isin(state.values["status"], numbers)):
-        a, b = int(state.ends[0][row]), int(state.ends[1][row])
-        status = STATUSES[state.values["status"][row]]
-        found.setdefault((min(a, b), max(a, b)), Counter())[status] += 1
+    rows = np.flatnonzero(np.isin(state.values["status"], numbers))
+    ends = np.sort(np.stack([state.ends[0][rows], state.ends[1][rows]]), axis=0)
+    statuses = state.values["status"][rows].tolist()
+    for a, b, status in zip(*ends.tolist(), statuses, strict=True):
+        found.setdefault((a, b), Counter())[STATUSES[status]] += 1
     return found
 
 
@@ -154,8 +162,3 @@ def _splits(pairs: set[Pair], parts: IntArray) -> tuple[FabricVerdict, ...]:
             )
         )
     return tuple(found)
-
-
-def _separates(fault: FabricVerdict, pair: Pair) -> bool:
-    inside = [node in fault.nodes for node in pair]
-    return inside[0] != inside[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ LATENCY_BYTES = 64
 """Exchanges of at most so many bytes, one at a time, are a latency pass."""
 CONFIRMS = "confirm/"
 """The names of groups that run suspects again begin so."""
+PROBES = "probe/"
+"""Those that find out how large a message should be begin so: no verdict is made of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,16 @@ def state_of(
     nodes = Nodes.of(topology)
     number_of, several = nodes.number_of(), _several_ranks(topology)
     paired = [trial for trial in trials if trial.group is not None]
-    values = [value for t in paired if (value := _value(t, nodes, number_of, several, samples))]
-    leaves = [node.leaf for node in topology.nodes]
-    known = tuple(leaf for leaf in leaves if leaf is not None)
+    single = _rounds_of_one_pair(paired, nodes)
+    values = [
+        value
+        for trial in paired
+        if (value := _value(trial, nodes, number_of, several, single, samples))
+    ]
     return PairwiseState(
         names=nodes.names,
         values=pair_table(values),
-        leaves=known if len(known) == len(leaves) else None,
+        leaves=_leaves(topology),
         confirming=frozenset(
             trial.group.round
             for trial in paired
@@ -84,6 +89,32 @@ def state_of(
         not_tested=_not_tested(topology, number_of),
         reference=reference,
     )
+
+
+def _leaves(topology: Topology) -> tuple[str, ...] | None:
+    """Returns each node's leaf; None where that of a node that takes part is unknown.
+
+    A node without ranks has no pairs, so that nothing is judged by its leaf. Where it is unknown
+    it is put into that of the node before: a leaf of its own would be one more leaf.
+    """
+    holders = {place.node for place in topology.ranks}
+    known = [node.leaf for node in topology.nodes if node.name in holders]
+    if not known or None in known:
+        return None
+    found: list[str] = []
+    for node in topology.nodes:
+        found.append(node.leaf or (found[-1] if found else str(known[0])))
+    return tuple(found)
+
+
+def _rounds_of_one_pair(trials: Sequence[Trial], nodes: Nodes) -> set[int]:
+    """Returns the rounds in which one pair ran by itself, be it on several rails."""
+    pairs: dict[int, set[frozenset[str]]] = {}
+    for trial in trials:
+        if trial.group is not None:
+            ends = frozenset(nodes.ranks[rank].node for rank in trial.group.ranks)
+            pairs.setdefault(trial.group.round, set()).add(ends)
+    return {number for number, found in pairs.items() if len(found) == 1}
 
 
 def _several_ranks(topology: Topology) -> bool:
@@ -106,6 +137,7 @@ def _value(
     nodes: Nodes,
     number_of: Mapping[str, int],
     several: bool,
+    by_themselves: Collection[int],
     samples: StoredRun | None,
 ) -> PairValue | None:
     """Returns a trial's value; None where its group is not of two nodes."""
@@ -113,27 +145,29 @@ def _value(
     assert group is not None
     places = [nodes.ranks[rank] for rank in group.ranks]
     ends = list(dict.fromkeys(place.node for place in places))
-    if len(ends) != 2 or trial.status is Status.SKIPPED:
+    if len(ends) != 2 or trial.status is Status.SKIPPED or group.name.startswith(PROBES):
         return None
     kind = kind_of(trial)
     if kind is PairKind.SEND and trial.case.root == 1:
         ends.reverse()
     summary = trial.summary
-    single = len(places) == 2 and several
+    of_a_rail = len(places) == 2 and several
     latency = kind is PairKind.LATENCY
     slow = _slow_round_trips(trial, samples) if latency else 0
+    sent_again = _sent_again(trial, ends) if latency else None
     return PairValue(
         a=number_of[ends[0]],
         b=number_of[ends[1]],
         kind=kind,
-        rail=places[0].local_rank if single and not latency else None,
+        rail=places[0].local_rank if of_a_rail and not latency else None,
         round=group.round,
         value=None if summary is None or latency else summary.busbw_gb_per_s,
         status=trial.status,
-        alone=group.alone,
+        alone=group.round in by_themselves,
         round_trips=summary.samples if summary is not None and latency else 0,
-        slow_round_trips=slow,
-        retransmits=_sent_again(trial, ends) if latency else None,
+        # What no end sent again was not lost: then a busy host made the exchange wait.
+        slow_round_trips=slow if sent_again is None else min(slow, sent_again),
+        retransmits=sent_again,
         median_us=summary.median_us if summary is not None else None,
         p99_us=summary.p99_us if summary is not None else None,
     )

@@ -17,6 +17,7 @@ from collbench.analyze.pair_groups import (
     SMALLEST_EFFECT,
     Cut,
     IntArray,
+    clipped_spread,
     distinct,
     group_medians,
     group_scores,
@@ -72,13 +73,8 @@ class Screen:
 
     @property
     def spread(self) -> float:
-        """Standard deviation of healthy pairs, clipped at 3.5 robust ones; at least 0.1 %."""
-        if self.healthy.size < 3:
-            return 0.01
-        low, middle, high = np.quantile(self.healthy, [0.25, 0.5, 0.75])
-        robust = max((high - low) / 1.349, 1e-3)
-        near = self.healthy[np.abs(self.healthy - middle) <= 3.5 * robust]
-        return max(float(near.std()), 1e-3)
+        """Standard deviation of healthy pairs without far ones; 1 % where there are none."""
+        return clipped_spread(self.healthy) if self.healthy.size >= 3 else 0.01
 
     def pair_cut(self, node: int) -> float:
         """Returns below which relative value another run accuses a node: half of what was seen.

@@ -61,6 +61,11 @@ class PairwiseState:
         """How many nodes there are."""
         return len(self.names)
 
+    @property
+    def shares_unknown(self) -> bool:
+        """Whether pairs may share links of which nothing is known: many nodes, leaves unknown."""
+        return self.leaves is None and self.size > AT_SCALE
+
     @cached_property
     def leaf_numbers(self) -> IntArray:
         """Each node's leaf as a number, in the order of ``leaf_names``; all 0 where unknown."""

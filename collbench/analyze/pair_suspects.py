@@ -9,7 +9,7 @@ import numpy as np
 from collbench.analyze.pair_analysis import IDENTIFIABLE, Analysis, analyse
 from collbench.analyze.pair_confirm import Outcome
 from collbench.analyze.pair_groups import IntArray
-from collbench.analyze.pair_state import AT_SCALE, PairwiseState
+from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_types import KINDS, PairKind
 from collbench.analyze.pair_verdicts import FabricCode, NodeCode
 
@@ -52,7 +52,8 @@ def control_pairs(
 
     Of nodes that are in none of the pairs, so that they run beside them; where that leaves none,
     one pair of any good nodes, which takes a round of its own: without it a lucky pair of the first
-    look would be what suspects are held against.
+    look would be what suspects are held against. One alone too in a large fabric of which the
+    leaves are unknown: several would share links.
     """
     if not pairs:
         return ()
@@ -61,8 +62,9 @@ def control_pairs(
     free = good.copy()
     free[busy] = False
     turn = int(state.again.sum())
+    several = 1 if state.shares_unknown else CONTROLS
     for leaves in (state.leaf_numbers, np.zeros_like(state.leaf_numbers)):
-        for nodes, most in ((free, CONTROLS), (good, 1)):
+        for nodes, most in ((free, several), (good, 1)):
             picked = _within(leaves, np.flatnonzero(nodes), most, turn)
             if picked:
                 return picked
@@ -185,8 +187,8 @@ class _Picker:
             return None
         state = self._found.state
         crosses = bool(state.leaf_numbers[node] != state.leaf_numbers[partner])
-        unknown = state.leaves is None and state.size > AT_SCALE
-        return SuspectPair(suspect=node, partner=partner, why=why, alone=crosses or unknown)
+        alone = crosses or state.shares_unknown
+        return SuspectPair(suspect=node, partner=partner, why=why, alone=alone)
 
     def partner(self, node: int) -> int | None:
         """Returns the free good node that a node met least, of its own leaf first."""

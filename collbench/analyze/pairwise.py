@@ -18,7 +18,7 @@ from collbench.analyze.pair_fabric import across_share, collisions
 from collbench.analyze.pair_fabric_verdicts import fabric_verdicts
 from collbench.analyze.pair_groups import distinct, partner_counts
 from collbench.analyze.pair_screen import Screen
-from collbench.analyze.pair_state import AT_SCALE, PairwiseState
+from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_verdicts import NodeCode, NodeState, NodeVerdict, PairwiseResult
 
 _STATES = {
@@ -106,7 +106,9 @@ class _Judge:
             return None
         chosen = [one for one, again in looks.items() if again.outcome is Outcome.CONFIRMED]
         chosen = chosen or list(looks)
-        worst = min(chosen, key=lambda one: one.scores[node] - one.cut.center)
+        # What goes over all rails is low with any of them: the rail itself says more.
+        of_rails = [one for one in chosen if one.rail is not None]
+        worst = min(of_rails or chosen, key=lambda one: one.scores[node] - one.cut.center)
         figures = measured(worst, self._found.rerun_of(worst), node, self._found.good)
         rails = tuple(sorted(one.rail for one in chosen if one.rail is not None))
         confirmed = outcome is Outcome.CONFIRMED
@@ -191,8 +193,7 @@ class _Judge:
             return self._say(node, NodeState.NOT_TESTED, evidence=(state.not_tested[node],))
         scores = np.array([one.scores[node] - one.cut.center for one in found.screens])
         tested = bool(np.any(~np.isnan(scores))) or found.fine_again(node) > 0
-        broke = [pair for pair in found.broken.pairs if node in pair]
-        if not tested and not broke:
+        if not tested and node not in found.broken.ends:
             seen = found.loss
             if node in seen.a or node in seen.b:
                 return None
@@ -210,8 +211,7 @@ class _Judge:
 
     def _hidden(self, node: int) -> NodeVerdict | None:
         """Returns ``inconclusive`` for a node that is low within what an unknown fabric spreads."""
-        state = self._found.state
-        if state.leaves is not None or state.size <= AT_SCALE:
+        if not self._found.state.shares_unknown:
             return None
         for one in self._found.screens:
             low = one.scores[node] - one.cut.center

@@ -50,6 +50,27 @@ def held_against_first(
     return found
 
 
+def not_compared(
+    stored: StoredRun, settings: Sequence[Mapping[str, str]], pairs: Sequence[Compared]
+) -> list[str]:
+    """Returns a line for each side that was not held against the first, with the reason.
+
+    Args:
+        stored: the run.
+        settings: its sides, the base first.
+        pairs: those that were.
+    """
+    base, *others = (setting_text(setting) for setting in settings)
+    ends = Side(name=stored.run.run_id, runs=(stored,)).settings_without_times
+    held = {pair.new.name for pair in pairs}
+    lines = []
+    for other in (other for other in others if other not in held):
+        why = [f"no case of {name} is ok ({ends[name]})" for name in (base, other) if name in ends]
+        text = "; ".join(why) or "no case is ok on both sides"
+        lines.append(f"{other} against {base}: not compared: {text}")
+    return lines
+
+
 def readings(pairs: Sequence[Compared]) -> list[Finding]:
     """Returns what the pairs mean to who has to act; nothing where nothing is sure."""
     return [finding for pair in pairs for finding in _read(pair)]

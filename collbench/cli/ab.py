@@ -10,13 +10,25 @@ from collbench.cli.launch_options import launch_options
 from collbench.cli.sweep_options import sweep_options
 
 
-@click.command(context_settings={"max_content_width": 120})
+class _Ab(click.Command):
+    """Fills in what ``ab`` has by itself, also where a stored run's command line is read again."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads a command line into ``ctx.params``."""
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            from collbench.cli.ab_run import with_defaults
+
+            ctx.params = with_defaults(ctx.params)
+        return rest
+
+
+@click.command(cls=_Ab, context_settings={"max_content_width": 120})
 @sweep_options
 @launch_options
 @click.option(
     "--threshold",
     metavar="SHARE",
-    default="3%",
     help="A smaller change is of no interest [3%].",
 )
 @click.option(

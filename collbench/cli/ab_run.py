@@ -8,19 +8,25 @@ from typing import Any
 import click
 
 from collbench.analyze.compare import Verdict
-from collbench.analyze.compared import Compared
-from collbench.analyze.readings import held_against_first, readings
+from collbench.analyze.readings import readings
+from collbench.cli.ab_sides import (
+    FAIL_ON_OPTION,
+    pairs_of,
+    read_threshold,
+    said_in,
+    sides_lines,
+    threshold_of,
+)
 from collbench.cli.conclusion import Conclusion
 from collbench.cli.sweep_run import run_sweep
 from collbench.errors import ExitCode, UsageError
 from collbench.model import Finding
-from collbench.report.comparison import comparison_text
 from collbench.store import StoredRun
 from collbench.suite import AUTO, Suite, load_suite, read_libraries
-from collbench.units import parse_share
 
 _REPEATS = 5
 """From five on repeats can be permuted as wholes: docs/statistics.md."""
+_SLOWER = "slower"
 
 
 def run_ab(context: click.Context, given: dict[str, Any]) -> int:
@@ -30,24 +36,21 @@ def run_ab(context: click.Context, given: dict[str, Any]) -> int:
         context: of the command line.
         given: its parameters as click gives them.
     """
-    threshold = _threshold(given.pop("threshold"))
-    fail_on = given.pop("fail_on")
-    if fail_on not in (None, "slower"):
-        raise UsageError(f"--fail-on: '{fail_on}' is not allowed; allowed: slower")
-    if given["resume"] is None:
-        given = _with_defaults(given)
+    text, fail_on = given.pop("threshold"), given.pop("fail_on")
+    threshold = None if text is None else read_threshold(text)
+    if fail_on not in (None, _SLOWER):
+        raise UsageError(f"{FAIL_ON_OPTION}: '{fail_on}' is not allowed; allowed: {_SLOWER}")
     return run_sweep(context, given, _Comparing(threshold, fail_on_slower=fail_on is not None))
 
 
-def _threshold(text: str) -> float:
-    try:
-        return parse_share(text)
-    except UsageError as problem:
-        raise UsageError(f"--threshold: {problem}") from None
+def with_defaults(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the parameters with five repeats, and the back end that loads named libraries.
 
+    Only where the command line and its suite do not say otherwise.
 
-def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
-    """Five repeats, and for libraries with names the back end that can load them."""
+    Args:
+        given: parameters as click gives them.
+    """
     suite = load_suite(given["suite"])
     changes: dict[str, Any] = {}
     if given["repeats"] is None and suite.run.repeats == Suite().run.repeats:
@@ -70,9 +73,10 @@ class _Comparing(Conclusion):
 
     command = "ab"
 
-    def __init__(self, threshold: float, *, fail_on_slower: bool) -> None:
+    def __init__(self, threshold: float | None, *, fail_on_slower: bool) -> None:
+        """Without a threshold that of the run's own command line holds, which is resumed with."""
         self._threshold, self._fail_on_slower = threshold, fail_on_slower
-        self._slower = False
+        self._slower, self._told = False, False
 
     def check(self, settings: Sequence[Mapping[str, str]]) -> None:
         """Refuses a single side."""
@@ -84,9 +88,11 @@ class _Comparing(Conclusion):
 
     def findings(self, stored: StoredRun) -> list[Finding]:
         """Returns what the sides are to each other."""
-        pairs = self._pairs(stored)
+        pairs = pairs_of(stored, self._threshold_for(stored))
         found = readings(pairs)
-        for pair in pairs if self._fail_on_slower else ():
+        self._told = any(pair.comparison.told for pair in pairs)
+        fails = self._fail_on_slower or said_in(stored.run.argv, FAIL_ON_OPTION) == _SLOWER
+        for pair in pairs if fails else ():
             slower, cases = pair.comparison.of(Verdict.SLOWER), pair.comparison.cases
             if slower:
                 self._slower = True
@@ -101,16 +107,14 @@ class _Comparing(Conclusion):
         return found
 
     def settled(self, status: ExitCode) -> ExitCode:
-        """Returns 1 where a side is slower and that was asked for."""
-        no = self._slower and status in (ExitCode.FINE, ExitCode.INCOMPLETE)
-        return ExitCode.CONFIRMED_BAD if no else status
+        """Returns 1 where a side is slower and that was asked for, 4 where nothing can be told."""
+        if self._slower and status in (ExitCode.FINE, ExitCode.INCOMPLETE):
+            return ExitCode.CONFIRMED_BAD
+        return ExitCode.INCOMPLETE if status is ExitCode.FINE and not self._told else status
 
     def lines(self, stored: StoredRun) -> list[str]:
         """Returns the comparison of each side with the first."""
-        texts = [comparison_text(pair).rstrip() for pair in self._pairs(stored)]
-        return [line for text in texts for line in (*text.splitlines(), "")][:-1]
+        return sides_lines(stored, self._threshold_for(stored))
 
-    def _pairs(self, stored: StoredRun) -> list[Compared]:
-        settings = stored.run.suite["settings"]
-        assert isinstance(settings, list)
-        return held_against_first(stored, settings, self._threshold)
+    def _threshold_for(self, stored: StoredRun) -> float:
+        return threshold_of(stored) if self._threshold is None else self._threshold

@@ -22,7 +22,8 @@ from collbench.errors import ExitCode, RunNotFound, UsageError
 from collbench.units import parse_share
 
 if TYPE_CHECKING:  # they bring numpy, and --help does without
-    from collbench.analyze.baseline import BarReport, Bars, Baseline
+    from collbench.analyze.bars import BarReport, Bars
+    from collbench.analyze.baseline import Baseline
     from collbench.model import Case, Finding, Run, Topology, Trial
 
 Command = Callable[..., Any]
@@ -141,7 +142,7 @@ def read_bars(given: dict[str, Any], *, judges: bool = True) -> Bars | None:
         raise UsageError("--tolerance is of a baseline; give --baseline as well")
     if not values or not judges:
         return None
-    from collbench.analyze.baseline import TOLERANCE, Bars
+    from collbench.analyze.bars import TOLERANCE, Bars
     from collbench.store import results_root
 
     rates = values.get("min_busbw", {})
@@ -241,7 +242,7 @@ class BarJudge:
         """Judges all trials; returns the findings with the verdicts, bars missed first."""
         if self.bars is None:
             return found
-        from collbench.analyze.baseline import check_against
+        from collbench.analyze.bars import check_against
         from collbench.cli.output import limits_of
         from collbench.report.bars import bar_findings
 
@@ -266,7 +267,7 @@ class BarJudge:
         """
         if self.report is None or status not in (ExitCode.FINE, ExitCode.INCOMPLETE):
             return status
-        from collbench.analyze.baseline import BarVerdict
+        from collbench.analyze.bars import BarVerdict
 
         if self.report.verdict is BarVerdict.BELOW:
             return ExitCode.CONFIRMED_BAD

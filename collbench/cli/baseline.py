@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -47,8 +48,9 @@ def baseline(
 
     root = results_root(results, os.environ)
     stored = [read_run(find_run(name, root)) for name in runs]
-    for problem in (problem for one in stored for problem in one.problems):
-        click.echo(f"collbench: {problem}", err=True)
+    for one in stored:
+        for problem in one.problems:
+            click.echo(f"collbench: {one.run.run_id}: {problem}", err=True)
     made = make_baseline(stored)
     path = Path(output or default_name(made.hardware, simulated=made.simulated))
     _write(path, made, overwrite=overwrite)
@@ -110,4 +112,4 @@ def _told(path: Path, made: Baseline, stored: Sequence[StoredRun]) -> list[str]:
             f"  fewer than {FEWEST_REPEATS} repeats tell no scatter: no case will be called below;"
             " measure with --repeats 5"
         )
-    return [*lines, f"Written to {path}", f"  collbench sweep --baseline {path}"]
+    return [*lines, f"Written to {path}", f"  collbench sweep --baseline {shlex.quote(str(path))}"]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from collbench.errors import ExitCode, UsageError, nearest
-from collbench.units import parse_share
 
 if TYPE_CHECKING:
     from collbench.analyze.compared import Compared, Side
@@ -60,6 +59,7 @@ def compare(
     """  # noqa: D301  click's mark for "do not rewrap"
     # Here, so that --help does not wait for numpy.
     from collbench.analyze.compared import compare_sides
+    from collbench.cli.ab_sides import read_threshold
     from collbench.cli.output import say
     from collbench.report.comparison import comparison_markdown, comparison_text
     from collbench.report.comparison_json import comparison_json
@@ -75,7 +75,7 @@ def compare(
         new = _side(new_runs, root)
         _refuse_the_same(base, new)
         sides = _under(base, base_setting, "--base"), _under(new, new_setting, "--new")
-    found = compare_sides(*sides, threshold=parse_share(threshold), force=force)
+    found = compare_sides(*sides, threshold=read_threshold(threshold), force=force)
     status = _exit_status(found, fail_on_slower=fail_on is not None)
     if as_json:
         say(comparison_json(found, status).decode())
@@ -143,8 +143,11 @@ def _two_settings(side: Side, base: str | None, new: str | None) -> tuple[Side, 
     """Returns two settings of one side: those named, or the only two there are."""
     known = side.settings
     if len(known) < 2:
+        ends = side.settings_without_times.items()
+        also = "; ".join(f"no case of {text} is ok: {end}" for text, end in ends)
         raise UsageError(
-            f"{side.name} has {len(known)} setting{'s' * (len(known) != 1)};"
+            f"{side.name} has {len(known)} setting{'s' * (len(known) != 1)}"
+            f"{f' ({also})' if also else ''};"
             " give a second run as NEW, or measure several settings (sweep --algo, --env)"
         )
     if base is None:
@@ -170,8 +173,6 @@ def _listed(settings: list[str]) -> str:
 def _exit_status(found: Compared, *, fail_on_slower: bool) -> int:
     from collbench.analyze.compare import Verdict
 
-    comparison = found.comparison
-    if fail_on_slower and comparison.of(Verdict.SLOWER):
+    if fail_on_slower and found.comparison.of(Verdict.SLOWER):
         return ExitCode.CONFIRMED_BAD
-    told = len(comparison.cases) - len(comparison.of(Verdict.UNCLEAR))
-    return ExitCode.FINE if told else ExitCode.INCOMPLETE
+    return ExitCode.FINE if found.comparison.told else ExitCode.INCOMPLETE

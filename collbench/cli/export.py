@@ -89,11 +89,12 @@ def _write(text: str, output: str | None) -> None:
 def _say_what_it_holds(choices: Choices, output: str | None) -> None:
     """Says beside the file, whose reader may be a program, what it is worth."""
     from collbench.analyze.best_table import conclusion
+    from collbench.report.closing import wrapped
 
     text = conclusion(choices.table)
-    click.echo(f"{text[:1].upper()}{text[1:]}.", err=True)
-    for line in choices.left_out:
-        click.echo(f"  {line}", err=True)
+    lines = wrapped(f"{text[:1].upper()}{text[1:]}.", "", "  ")
+    lines += [part for line in choices.left_out for part in wrapped(line, "  ", "    ")]
+    click.echo("\n".join(lines), err=True)
     if output is not None:
         click.echo(f"Kept in {output}", err=True)
 

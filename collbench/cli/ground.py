@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from collbench.engine.crew import GroupPlan
 from collbench.engine.logs import LogPlace
 from collbench.engine.meet import total_slots
 from collbench.engine.placement import DEFAULT_CPU_RANKS, Slots, Wanted, choose_slots
-from collbench.engine.protocol import Executor
+from collbench.engine.protocol import Executor, Facts, Outcome, Round
 from collbench.engine.reception import Guest
 from collbench.engine.simulation import Simulation, read_simulation
 from collbench.launch.leaves import own_leaf
@@ -34,7 +34,7 @@ from collbench.probe.gpu import survey_gpus
 from collbench.probe.host import numa_cores, read_node, usable_cores
 from collbench.probe.nic import read_nics
 from collbench.probe.watch import HardwareWatch
-from collbench.suite import AUTO, ResolvedSuite, Suite, resolve
+from collbench.suite import AUTO, ResolvedSuite, Suite, override, resolve
 
 LOOPBACK = "127.0.0.1"
 
@@ -47,6 +47,15 @@ class Site:
     """With all options over it; its tables ``run`` and ``measure`` count here."""
     expect_gpus: int | None = None
     simulate: str | None = None
+    algorithm: str | None = None
+    """Forced where NCCL communicates, so that it cannot change from one group to the next."""
+
+    def resolved(self, slots: Slots) -> ResolvedSuite:
+        """Returns the suite for what is here, with nothing left to guess."""
+        suite = self.suite
+        if self.algorithm is not None and slots.backend == "nccl":
+            suite = override(suite, algo=(self.algorithm,))
+        return resolve(suite, gpu=bool(slots.gpus))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +104,7 @@ class Ground:
         """Returns what runs rounds here; it has to be closed."""
         suite = self.suite
         if self.simulation is not None:
-            return self.simulation.make_executor(suite.policy)
+            return _Located(self.simulation.make_executor(suite.policy), self.topology)
         return ClusterEngine(
             loop=self.gathering.loop,
             topology=self.topology,
@@ -131,6 +140,33 @@ class Ground:
         return msgspec.structs.replace(run, environment=environment)
 
 
+class _Located:
+    """A model whose nodes are in the leaves that the command knows, as of real nodes."""
+
+    def __init__(self, executor: Executor, topology: Topology) -> None:
+        self._executor = executor
+        self._leaf_of = {node.name: node.leaf for node in topology.nodes}
+
+    def start(self, round_: Round) -> None:
+        """Makes ready for a round."""
+        self._executor.start(round_)
+
+    def run(self, round_: Round) -> Iterator[Outcome]:
+        """Yields one outcome a case."""
+        return self._executor.run(round_)
+
+    def facts(self) -> Facts:
+        """Returns what the model knows, with the leaves."""
+        facts, leaf_of = self._executor.facts(), self._leaf_of
+        nodes = [msgspec.structs.replace(n, leaf=leaf_of.get(n.name)) for n in facts.topology.nodes]
+        topology = msgspec.structs.replace(facts.topology, nodes=nodes)
+        return msgspec.structs.replace(facts, topology=topology)
+
+    def close(self) -> None:
+        """Ends the model."""
+        self._executor.close()
+
+
 def look_around(site: Site, company: Company, gathering: Gathering, *, meet: bool) -> Ground:
     """Returns what there is, once all that were started together have met.
 
@@ -161,7 +197,7 @@ def look_around(site: Site, company: Company, gathering: Gathering, *, meet: boo
             met = gathering.meet(company, own)
             guests, topology, remarks = met.guests, met.topology, met.remarks
             slots = total_slots(met.guests)
-    suite = resolve(site.suite, gpu=bool(slots.gpus))
+    suite = site.resolved(slots)
     on_nccl = slots.backend == "nccl"
     warnings = list(warnings_of(suite, libraries, os.environ) if on_nccl else ())
     if not company.alone and guests:
@@ -185,7 +221,7 @@ def serve_site(site: Site, company: Company) -> int:
     """Serves node 0 from this process; returns its exit status."""
     libraries = find_libraries(site.suite)
     slots, topology = _place(site, company)
-    suite = resolve(site.suite, gpu=bool(slots.gpus))
+    suite = site.resolved(slots)
     software = read_environment(os.environ)
     own = presence_of(company, slots, topology.nodes[0], software, libraries.first)
     return serve(

@@ -24,6 +24,10 @@ _COMMANDS = {
         "collbench.cli.ab:ab",
         "Measure settings, libraries or environments interleaved, and say which is faster.",
     ),
+    "pairwise": (
+        "collbench.cli.pairwise:pairwise",
+        "Run nodes two by two and name the bad node, rail or path.",
+    ),
     "show": ("collbench.cli.show:show", "Print a stored run again: tables and conclusions."),
     "plot": ("collbench.cli.plot:plot", "Draw bandwidth and latency of a stored run over size."),
     "compare": (
@@ -39,6 +43,7 @@ _COMMANDS = {
         "Write what a good run reached, for later runs to be held against.",
     ),
     "export": ("collbench.cli.export:export", "Write a stored run in another tool's format."),
+    "drain": ("collbench.cli.drain:drain", "Print the lines that take a run's bad nodes out."),
     "runs": ("collbench.cli.runs:runs", "List the stored runs."),
     "sbatch": (
         "collbench.cli.sbatch:sbatch",

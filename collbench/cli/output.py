@@ -50,11 +50,12 @@ def print_run(
     trials: Sequence[Trial],
     findings: Sequence[Finding],
     folder: Path,
+    between: Sequence[str] = (),
 ) -> None:
-    """Prints heading, tables and closing."""
+    """Prints heading, tables, the lines that stand between, and closing."""
     say(heading(run, topology))
     say(f"run {run.run_id}, {run.started_at[:16].replace('T', ' ')} UTC\n")
-    print_results(run, topology, trials, findings, folder, name=str(folder))
+    print_results(run, topology, trials, findings, folder, name=str(folder), between=between)
 
 
 def print_results(

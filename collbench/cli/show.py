@@ -10,7 +10,7 @@ from collbench.analyze.findings import sweep_findings
 from collbench.cli.output import print_run
 from collbench.errors import ExitCode
 from collbench.report.json_output import json_document
-from collbench.store import find_run, read_run, results_root
+from collbench.store import StoredRun, find_run, read_run, results_root
 
 
 @click.command()
@@ -30,9 +30,17 @@ def show(run: str, results: str | None, as_json: bool) -> None:
         shown = ExitCode.INCOMPLETE if code is None else code
         click.echo(json_document(header.run_id, shown, stored.trials, findings))
         return
-    print_run(header, stored.topology, stored.trials, findings, stored.folder)
+    lines = _of_ab(stored) if header.command == "ab" else []
+    print_run(header, stored.topology, stored.trials, findings, stored.folder, lines)
     if code is None:
         click.echo(
             f"{len(stored.trials)} of {header.planned_trials} trials: the run goes on, or"
             " ended without a chance to say so"
         )
+
+
+def _of_ab(stored: StoredRun) -> list[str]:
+    """Returns the sides of a run of ``ab`` against its first, as at the run's end."""
+    from collbench.cli.ab_sides import sides_lines, threshold_of
+
+    return sides_lines(stored, threshold_of(stored))

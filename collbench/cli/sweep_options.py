@@ -71,7 +71,7 @@ def build_request(suite: str, **given: Any) -> SweepRequest:
     Raises:
         UsageError: a value that cannot be, or options that contradict each other.
     """
-    values = _read_values(given)
+    values = read_values(OPTIONS, given)
     _refuse_contradictions(values)
     loaded = load_suite(suite)
     changes = {
@@ -103,10 +103,18 @@ def build_request(suite: str, **given: Any) -> SweepRequest:
     )
 
 
-def _read_values(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the values of the options that were given, by parameter."""
+def read_values(options: Sequence[Option], given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values of the options that were given, by parameter.
+
+    Args:
+        options: the command's, a flag without a key aside.
+        given: parameters as click gives them.
+
+    Raises:
+        UsageError: a value that cannot be; names the option.
+    """
     values: dict[str, Any] = {}
-    for option in OPTIONS:
+    for option in options:
         text = given.get(option.param)
         if option.metavar is None:
             if option.key is not None and text:

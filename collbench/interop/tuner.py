@@ -78,8 +78,8 @@ class TunerRow:
     """In the file, from 1; 0 where it was not read from one."""
     misread: tuple[str, ...] = ()
     """Words that the plug-in takes for something else."""
-    note: str = ""
-    """A comment that stands above it when it is written."""
+    notes: tuple[str, ...] = ()
+    """Comments that stand above it when it is written."""
 
     def matches(
         self, collective: str, size_bytes: int, nodes: int, ranks: int, registered: int
@@ -167,7 +167,8 @@ def plugin_text(rows: Iterable[TunerRow], about: Sequence[str]) -> str:
             row.pipe_ops,
             row.registered,
         ]
-        lines += [*_comment(row.note), ",".join(str(word) for word in words)]
+        lines += [line for note in row.notes for line in _comment(note)]
+        lines.append(",".join(str(word) for word in words))
     return "\n".join([*lines, ""])
 
 

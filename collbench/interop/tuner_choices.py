@@ -20,6 +20,8 @@ _TUNABLE = frozenset({"NCCL_ALGO", "NCCL_PROTO", ALG_SELECTION})
 _ONE_FOR_ALL = ("dtype", "redop", "root", "in_place", "via", "pattern", "world_size", "nodes")
 """Of a case: what a tuner cannot see, or sees and is the same for a whole run."""
 _SHOWN = 3
+_SMALL_BYTES = 1024
+"""What costs latency alone: smaller messages run the same."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,3 +209,19 @@ def _left_out(
     if missing:
         channels = f"they run on {NO_LINE_CHANNELS} channel with this file"
         yield f"not measured: {', '.join(missing)}: {channels}"
+    yield from _not_measured_below(kept)
+
+
+def _not_measured_below(kept: Sequence[Trial]) -> Iterator[str]:
+    """Yields what small calls get that nothing is known of: the plug-in leaves none alone."""
+    smallest: dict[int, list[str]] = {}
+    for name in dict.fromkeys(trial.case.collective for trial in kept):
+        size = min(trial.case.size_bytes for trial in kept if trial.case.collective == name)
+        smallest.setdefault(size, []).append(name)
+    for size, names in smallest.items():
+        if size > _SMALL_BYTES:
+            words = format_size(size)
+            yield (
+                f"NOT MEASURED below {words}: {', '.join(names)}: smaller calls run as at {words},"
+                " however slow that is; before it is used sweep from -b 8"
+            )

@@ -50,7 +50,7 @@ def tuner_rows(choices: Choices) -> tuple[TunerRow, ...]:
     for modes in _by_collective(choices.chosen).values():
         ranges = [list(_ranges(chosen)) for chosen in modes.values()]
         if all(_same_lines(ranges[0], other) for other in ranges):
-            rows += ranges[0]
+            rows += [_of_all(lines) for lines in zip(*ranges, strict=True)]
             continue
         for chosen, lines in zip(modes.values(), ranges, strict=True):
             rows += [replace(line, registered=chosen[0].registered) for line in lines]
@@ -151,10 +151,15 @@ def _ranges(chosen: Sequence[Chosen]) -> Iterator[TunerRow]:
             channels=one.channels,
             nodes=one.nodes,
             ranks=one.ranks,
-            note="; ".join(won.note for won in alike if won.note),
+            notes=tuple(won.note for won in alike if won.note),
         )
         begin = end + 1
 
 
+def _of_all(lines: Sequence[TunerRow]) -> TunerRow:
+    """Returns the one line of several modes, with the notes of them all."""
+    return replace(lines[0], notes=tuple(note for line in lines for note in line.notes))
+
+
 def _same_lines(rows: Sequence[TunerRow], others: Sequence[TunerRow]) -> bool:
-    return [replace(row, note="") for row in rows] == [replace(row, note="") for row in others]
+    return [replace(row, notes=()) for row in rows] == [replace(row, notes=()) for row in others]

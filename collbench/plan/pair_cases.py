@@ -13,6 +13,7 @@ from itertools import count
 
 import msgspec
 
+from collbench.analyze.pair_rows import CONFIRMS, PROBES
 from collbench.collectives import COLLECTIVES
 from collbench.engine.protocol import Group, Round
 from collbench.model import Case, Mode, Pattern, Policy
@@ -20,9 +21,9 @@ from collbench.model import Case, Mode, Pattern, Policy
 ROUND_TRIPS = 1000
 """Of a latency pass."""
 LATENCY_ASKED_BYTES = 8
+
 SAMPLES = 10
 """Of a bandwidth pass, the same for all pairs: so they overlap from the first to the last."""
-CONFIRM = "confirm/"
 
 Pair = tuple[int, int]
 
@@ -55,7 +56,7 @@ class PairRounds:
     """
 
     def __init__(self, place: PairPlace, size_bytes: int, first_number: int = 0) -> None:
-        self._place, self._size_bytes = place, size_bytes
+        self._place, self.size_bytes = place, size_bytes
         self._numbers = count(first_number)
         self._bandwidth = msgspec.structs.replace(place.policy, samples=SAMPLES, warmup=1)
         self._latency = msgspec.structs.replace(
@@ -88,7 +89,7 @@ class PairRounds:
         """Returns a short round that tells how large a message should be."""
         policy = msgspec.structs.replace(self._place.policy, samples=3, warmup=1, proof=False)
         groups = self._groups(pairs, "send_recv", confirm=False, size_bytes=size_bytes)
-        named = tuple(msgspec.structs.replace(g, name=f"probe/{g.name}") for g in groups)
+        named = tuple(msgspec.structs.replace(g, name=f"{PROBES}{g.name}") for g in groups)
         return self._round(named, policy)
 
     def _round(self, groups: tuple[Group, ...], policy: Policy) -> Round:
@@ -107,41 +108,61 @@ class PairRounds:
     ) -> tuple[Group, ...]:
         found = []
         for a, b in pairs:
-            name = f"{CONFIRM if confirm else ''}{self._place.names[a]}-{self._place.names[b]}"
+            name = f"{CONFIRMS if confirm else ''}{self._place.names[a]}-{self._place.names[b]}"
             mine, others = self._place.ranks[a], self._place.ranks[b]
             members: list[tuple[str, tuple[int, ...]]] = [(name, (mine[0], others[0]))]
             if collective == "all_reduce":
                 members = [(name, (*mine, *others))]
             elif by_rail and (rails := min(len(mine), len(others))) > 1:
                 members = [(f"{name}/rail{r}", (mine[r], others[r])) for r in range(rails)]
-            size = LATENCY_ASKED_BYTES if latency else size_bytes or self._size_bytes
+            size = LATENCY_ASKED_BYTES if latency else size_bytes or self.size_bytes
             for label, ranks in members:
-                case = self._case(collective, len(ranks), size, latency=latency, root=root)
+                case = case_between(
+                    self._place, collective, len(ranks), size, latency=latency, root=root
+                )
                 found.append(Group(ranks=ranks, cases=(case,), name=label))
         return tuple(found)
 
-    def _case(
-        self, name: str, world_size: int, size_bytes: int, *, latency: bool, root: int | None
-    ) -> Case:
-        place, collective = self._place, COLLECTIVES[name]
-        elements = collective.count(size_bytes, "float32", world_size)
-        # NCCL builds send_recv of sends and receives, for which the choice does nothing.
-        steered = name != "send_recv"
-        return Case(
-            collective=name,
-            backend=place.backend,
-            dtype="float32",
-            redop="sum" if collective.has_redop else None,
-            root=root,
-            size_bytes=collective.size_bytes(elements, "float32", world_size),
-            requested_bytes=size_bytes,
-            count=elements,
-            world_size=world_size,
-            nodes=2,
-            in_place=collective.natural_in_place,
-            mode=Mode.EAGER,
-            pattern=Pattern.ISOLATED if latency else Pattern.BACK_TO_BACK,
-            setting=dict(place.setting) if steered else {},
-            via=place.via,
-            emulated=place.emulated,
-        )
+
+def case_between(
+    place: PairPlace,
+    name: str,
+    world_size: int,
+    size_bytes: int,
+    *,
+    nodes: int = 2,
+    latency: bool = False,
+    root: int | None = None,
+) -> Case:
+    """Returns a collective between nodes as it is run there.
+
+    Args:
+        place: where and how.
+        name: of the collective.
+        world_size: ranks of the group.
+        size_bytes: asked for.
+        nodes: that the ranks are on.
+        latency: one call at a time, each after a barrier.
+        root: of the collectives that have one.
+    """
+    collective = COLLECTIVES[name]
+    elements = collective.count(size_bytes, "float32", world_size)
+    return Case(
+        collective=name,
+        backend=place.backend,
+        dtype="float32",
+        redop="sum" if collective.has_redop else None,
+        root=root,
+        size_bytes=collective.size_bytes(elements, "float32", world_size),
+        requested_bytes=size_bytes,
+        count=elements,
+        world_size=world_size,
+        nodes=nodes,
+        in_place=collective.natural_in_place,
+        mode=Mode.EAGER,
+        pattern=Pattern.ISOLATED if latency else Pattern.BACK_TO_BACK,
+        # One for all of a pair: another would take another communicator.
+        setting=dict(place.setting),
+        via=place.via,
+        emulated=place.emulated,
+    )

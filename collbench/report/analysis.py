@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,10 @@ from collbench.analyze.laws import CurveLaw
 from collbench.collectives import COLLECTIVES
 from collbench.model import Finding, Run, Topology
 from collbench.nccl.settings import setting_text
-from collbench.report.best import best_json, best_lines, repeat_command
+from collbench.report.best import best_json, best_lines
 from collbench.report.closing import wrapped
 from collbench.report.heading import heading
+from collbench.report.repeats_command import repeats_command
 from collbench.report.sections import Section, sections_text
 from collbench.units import approximate_size, format_rate, format_size, format_time_us
 
@@ -174,7 +176,11 @@ def _conclusion(found: Analysis) -> list[str]:
     """Returns what to remember, and the next commands."""
     plain = [law for law in found.laws if not law.curve.case.setting] or found.laws
     shares = {found.title(law): law.share_of_limit for law in plain if law.share_of_limit}
-    starts = {found.title(law): law.fit.segments[0].alpha_us for law in plain if law.fit}
+    starts = {
+        found.title(law): law.fit.segments[0].alpha_us
+        for law in plain
+        if law.fit and _starts_small(law.fit.segments[0])
+    }
     lines = ["How close to the wire this is cannot be said: its limit is not known."]
     if shares:
         told = _told(shares, lambda share: f"{share:.0%}")
@@ -183,6 +189,11 @@ def _conclusion(found: Analysis) -> list[str]:
         told = _told(starts, lambda time_us: f"{format_time_us(time_us)} us")
         lines.append(f"The smallest messages cost: {told}.")
     return [*lines, *(f"Next: {command}" for command in _next_commands(found))]
+
+
+def _starts_small(segment: Segment) -> bool:
+    """Whether the smallest message is more cost than wire; else alpha says nothing of it."""
+    return segment.first_bytes <= segment.half_size_bytes
 
 
 def _told(values: Mapping[str, float], words: Callable[[float], str]) -> str:
@@ -196,17 +207,25 @@ def _told(values: Mapping[str, float], words: Callable[[float], str]) -> str:
 
 def _next_commands(found: Analysis) -> list[str]:
     commands = []
-    run = found.run
+    run, name = found.run, shlex.quote(found.name)
     if any(law.fit is None for law in found.laws):
         commands.append("collbench sweep -b 8 -e 1G -f 4    (sizes enough for a law)")
     if run.repeats == 1 and not run.simulated:
-        commands.append(f"{repeat_command(run.argv)}    (to compare, or to choose a setting)")
+        commands.append(f"{repeats_command(run.argv)}    (to compare, or to choose a setting)")
     swept = any(law.curve.case.setting for law in found.laws)
     if run.backend == "nccl" and not swept:
         commands.append("collbench sweep nccl_matrix --repeats 5    (what else NCCL can choose)")
-    if found.best is not None and any(row.best.claimed for row in found.best.rows):
-        commands.append(f"collbench export tuner {found.name}    (NCCL chooses the best by itself)")
-    return [*commands, f"collbench plot {found.name}"]
+    if _may_tune(found):
+        commands.append(f"collbench export tuner {name}    (NCCL chooses the best by itself)")
+    return [*commands, f"collbench plot {name}"]
+
+
+def _may_tune(found: Analysis) -> bool:
+    """Whether a setting is claimed as faster, of a run that a tuner's file can be made of."""
+    run = found.run
+    if found.best is None or run.backend != "nccl" or run.planted or run.simulated or run.emulated:
+        return False
+    return any(row.best.claimed for row in found.best.rows)
 
 
 def analysis_json(found: Analysis, exit_code: int) -> bytes:

@@ -7,16 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from collbench.analyze.baseline import (
-    BarReport,
-    Bars,
-    BarVerdict,
-    Baseline,
-    CaseBar,
-    HardwareClass,
-    PeakBar,
-    Software,
-)
+from collbench.analyze.bars import BarReport, Bars, BarVerdict, CaseBar, PeakBar
+from collbench.analyze.baseline import Baseline, HardwareClass, Software
 from collbench.model import Case, Finding
 from collbench.nccl.settings import setting_text
 from collbench.units import format_size, format_time_us

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from collbench.analyze.best_table import DEFAULT, BestRow, BestTable, conclusion, saved_text
-from collbench.analyze.compare import ENOUGH_REPEATS
 from collbench.model import Proof
 from collbench.report.proof import ran_text
+from collbench.report.repeats_command import repeats_command
 from collbench.report.table import WIDTH
 from collbench.report.text_table import new_table, table_text
 from collbench.units import format_size, format_time_us
-
-_REPEATS_OPTIONS = ("--repeats", "-N")
 
 
 def best_lines(table: BestTable, argv: Sequence[str] = ("sweep",)) -> list[str]:
@@ -26,7 +23,7 @@ def best_lines(table: BestTable, argv: Sequence[str] = ("sweep",)) -> list[str]:
         argv: the run's own command line, for the command that measures enough repeats.
     """
     if table.needs_repeats:
-        return [f"{conclusion(table)}: {repeat_command(argv)}"]
+        return [f"{conclusion(table)}: {repeats_command(argv)}"]
     counts = f"{table.settings} settings, {table.repeats} repeats"
     meaning = "against default: the best's time, [interval sure over all rows]"
     lines = [f"Best settings: {counts}; {meaning}"]
@@ -36,22 +33,6 @@ def best_lines(table: BestTable, argv: Sequence[str] = ("sweep",)) -> list[str]:
         lines.append(f"  left out: {_without_default(table)}")
     text = conclusion(table)
     return [*lines, "", *textwrap.wrap(f"{text[:1].upper()}{text[1:]}.", WIDTH)]
-
-
-def repeat_command(argv: Sequence[str]) -> str:
-    """Returns a run's command with enough repeats to compare.
-
-    Args:
-        argv: the run's, from the command's name on.
-    """
-    kept = [
-        word
-        for before, word in zip(("", *argv), argv, strict=False)
-        if word not in _REPEATS_OPTIONS
-        and before not in _REPEATS_OPTIONS
-        and not word.startswith("--repeats=")
-    ]
-    return shlex.join(["collbench", *kept, "--repeats", str(ENOUGH_REPEATS)])
 
 
 def best_json(table: BestTable) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,8 @@ def closing(
             if finding.severity == "bad":
                 for line in finding.evidence[-_EVIDENCE_LINES:]:
                     lines += wrapped(line, " " * 6, " " * 8)
-    lines += ["", f"Kept in {folder}", f"  collbench plot {name}", f"  collbench show {name}"]
+    run = shlex.quote(name)
+    lines += ["", f"Kept in {folder}", f"  collbench plot {run}", f"  collbench show {run}"]
     return "\n".join(lines)
 
 

@@ -6,24 +6,18 @@ it down.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from collbench.analyze.compare import (
-    ENOUGH_REPEATS,
-    FEWEST_REPEATS,
-    CaseComparison,
-    Doubt,
-    Verdict,
-)
-from collbench.analyze.compared import Compared, Side
+from collbench.analyze.compare import FEWEST_REPEATS, CaseComparison, Doubt, Verdict
+from collbench.analyze.compared import Compared
 from collbench.analyze.curves import Curve, name_among
 from collbench.analyze.keys import CaseKey
 from collbench.analyze.located import Kind
 from collbench.model import Case
 from collbench.report.comparison_curves import curves_section
 from collbench.report.proof import ran_text
+from collbench.report.repeats_command import repeats_command
 from collbench.report.sections import Section, sections_markdown, sections_text
 from collbench.units import format_size, format_time_us
 
@@ -72,20 +66,9 @@ def needs_line(found: Compared) -> str:
     commands: dict[str, list[str]] = {}
     for word, side, count in zip(("base", "new"), (found.base, found.new), counts, strict=True):
         if count < FEWEST_REPEATS:
-            commands.setdefault(more_repeats_command(side), []).append(word)
+            commands.setdefault(repeats_command(side.runs[0].run.argv), []).append(word)
     texts = [f"{command} ({' and '.join(words)})" for command, words in commands.items()]
     return f"{found.comparison.needs}: {'; '.join(texts)}"
-
-
-def more_repeats_command(side: Side, repeats: int = ENOUGH_REPEATS) -> str:
-    """Returns the command line of a side's first run, with so many repeats."""
-    words, argv = [], iter(side.runs[0].run.argv)
-    for word in argv:
-        if word == "--repeats":
-            next(argv, None)
-        elif not word.startswith("--repeats="):
-            words.append(word)
-    return shlex.join(["collbench", *words, "--repeats", str(repeats)])
 
 
 def case_names(found: Compared) -> dict[CaseKey, str]:
@@ -281,7 +264,8 @@ def _conclusion(found: Compared, names: dict[CaseKey, str]) -> Iterator[str]:
     if unclear:
         fewer = comparison.base_repeats < comparison.new_repeats
         count = min(comparison.base_repeats, comparison.new_repeats)
-        command = more_repeats_command(found.base if fewer else found.new, 2 * count)
+        side = found.base if fewer else found.new
+        command = repeats_command(side.runs[0].run.argv, 2 * count)
         yield f"for the UNCLEAR more repeats: {command}"
     if slower and not found.interleaved:
         kinds = Counter(found.location.places[case.key].kind for case in slower)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.analyze.pair_groups import IntArray
+from collbench.analyze.pair_groups import IntArray, group_medians
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_types import STATUSES, PairKind
 from collbench.model import Status
+from collbench.report.rate_unit import RateUnit, rate_unit
 from collbench.stats import FloatArray
 
 LETTERS = {
@@ -46,11 +47,23 @@ class PairMatrix:
     values: FloatArray
     """[row, column] in GB/s, the lowest where there are several; NaN where there is none."""
     shares: FloatArray
-    """Of a usual pair inside a leaf (of any, where there is none) on the same rail."""
+    """Of what is usual for a pair on the same rail: inside a leaf, or across leaves."""
     broken: NDArray[np.int8]
     """Place of the gravest status in ``LETTERS``; their number where nothing broke."""
     usual: float
-    """GB/s of a usual pair; NaN where no pair gave a value."""
+    """GB/s of a usual pair inside a leaf; NaN where there is none."""
+    usual_across: float
+    """GB/s of a usual pair across leaves; NaN where there is none."""
+
+    @property
+    def has_values(self) -> bool:
+        """Whether any pair gave a value."""
+        return not np.isnan(self.values).all()
+
+    @property
+    def unit(self) -> RateUnit:
+        """The unit of all values."""
+        return rate_unit(self.values[~np.isnan(self.values)])
 
     def statuses(self) -> tuple[Status, ...]:
         """Returns the ways in which pairs broke, the gravest first."""
@@ -84,12 +97,11 @@ def pair_matrix(state: PairwiseState, *, most_cells: int | None = None) -> PairM
     cell_of[order] = np.arange(state.size) // width
     first = _Cells(state, cell_of, again=False)
     later = _Cells(state, cell_of, again=True)
-    usual = []
-    for rail in rails:
-        logs = first.usual_log(kind, rail)
-        usual.append(logs)
+    usual = np.array([first.usual_logs(kind, rail) for rail in rails]).reshape(-1, 2)
+    for rail, logs in zip(rails, usual, strict=True):
         first.add(kind, rail, logs)
         later.add(kind, rail, logs)
+    inside, across = np.exp(group_medians(usual.T.ravel(), np.repeat([0, 1], len(rails)), 2))
     unseen = np.isinf(first.values) & (first.broken == _NONE)
     return PairMatrix(
         kind=kind,
@@ -100,7 +112,8 @@ def pair_matrix(state: PairwiseState, *, most_cells: int | None = None) -> PairM
         values=_known(np.where(unseen, later.values, first.values)),
         shares=_known(np.where(unseen, later.shares, first.shares)),
         broken=np.where(unseen, later.broken, first.broken),
-        usual=math.exp(float(np.median(usual))) if usual else math.nan,
+        usual=float(inside),
+        usual_across=float(across),
     )
 
 
@@ -119,19 +132,21 @@ class _Cells:
             rows = np.flatnonzero(self._mine & ended)
             self._lower(self.broken, rows, np.full(rows.size, place, np.int8))
 
-    def usual_log(self, kind: PairKind, rail: int | None) -> float:
-        """Returns the log of what a pair usually gives."""
-        rows = self._state.rows_of(kind, rail) & self._mine
-        inside = rows & ~self._state.across
-        chosen = inside if inside.any() else rows
-        return float(np.median(np.log(self._state.values["value"][chosen])))
+    def usual_logs(self, kind: PairKind, rail: int | None) -> FloatArray:
+        """Returns the logs of what pairs usually give: inside leaves, across."""
+        rows = np.flatnonzero(self._state.rows_of(kind, rail) & self._mine)
+        logs = np.log(self._state.values["value"][rows])
+        return group_medians(logs, self._state.across[rows].astype(np.intp), 2)
 
-    def add(self, kind: PairKind, rail: int | None, usual_log: float) -> None:
+    def add(self, kind: PairKind, rail: int | None, usual_logs: FloatArray) -> None:
         """Adds the values of a kind and a rail."""
         rows = np.flatnonzero(self._state.rows_of(kind, rail) & self._mine)
         values = self._state.values["value"][rows]
+        usual = np.exp(usual_logs)
+        # A class that was met in later rounds alone is held against the other one.
+        usual = np.where(np.isnan(usual), usual[::-1], usual)
         self._lower(self.values, rows, values)
-        self._lower(self.shares, rows, values / math.exp(usual_log))
+        self._lower(self.shares, rows, values / usual[self._state.across[rows].astype(np.intp)])
 
     def _lower(self, cells: NDArray[Any], rows: IntArray, values: NDArray[Any]) -> None:
         a, b = (self._cell_of[ends[rows]] for ends in self._state.ends)

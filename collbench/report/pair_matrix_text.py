@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import numpy as np
 
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_verdicts import NodeState, PairwiseResult
 from collbench.report.pair_matrix import LETTERS, PairMatrix, pair_matrix
-from collbench.report.rate_unit import RateUnit, rate_unit
+from collbench.report.rate_unit import RateUnit
 from collbench.report.table import WIDTH
 
 MOST_IN_TERMINAL = 32
@@ -98,8 +97,8 @@ def _sheet(matrix: PairMatrix, names: Sequence[str], room: int) -> _Sheet:
     if heads is None:
         heads = [str(place) for place in range(len(names))]
         labels = [f"{place:>2} {label}" for place, label in zip(heads, labels, strict=True)]
-    unit = rate_unit(matrix.values[~np.isnan(matrix.values)])
-    highest = 0.0 if math.isnan(matrix.usual) else float(np.nanmax(matrix.values))
+    unit = matrix.unit
+    highest = float(np.nanmax(matrix.values)) if matrix.has_values else 0.0
     least = 1 if highest * unit.factor < _FEWEST_DIGITS else 0
     sheets = [
         _Sheet(
@@ -131,7 +130,7 @@ def _cell(matrix: PairMatrix, unit: RateUnit, digits: int, row: int, column: int
 
 
 def _title(matrix: PairMatrix, unit: RateUnit) -> str:
-    if math.isnan(matrix.usual):
+    if not matrix.has_values:
         return "No pair gave a value"
     rails = ", the slowest rail of each pair" if matrix.of_rails else ""
     leaves = "; bars part leaves" if len(matrix.bounds) > 2 else ""
@@ -157,7 +156,9 @@ def shown_names(names: Sequence[str], longest: int) -> list[str]:
     """
     domains = {name.partition(".")[2] for name in names}
     hosts = [name.partition(".")[0] for name in names] if len(domains) == 1 else list(names)
-    alike = len(os.path.commonprefix(hosts))
+    first, last = min(hosts), max(hosts)
+    ends = zip(first, last, strict=False)
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
     return [_cut(host, alike, longest) for host in hosts]
 
 

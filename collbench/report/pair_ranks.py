@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.analyze.pair_groups import group_medians, group_scores
-from collbench.analyze.pair_state import PairwiseState
+from collbench.analyze.pair_state import AT_SCALE, PairwiseState
 from collbench.analyze.pair_types import PairKind
 from collbench.stats import FloatArray
+
+_AS_FAST = 0.96
+"""Pairs across leaves, of those inside: nothing is named that is nearer."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,8 +60,10 @@ def _ranks(state: PairwiseState, kind: PairKind, rail: int | None) -> Ranks:
     logs = np.log(state.values["value"][rows])
     centers = group_medians(logs, place, 2)
     relative = logs - centers[place]
-    ends = np.concatenate([state.ends[0][rows], state.ends[1][rows]])
-    scores = group_scores(np.concatenate([relative, relative]), ends, state.size)
+    first, second = tells_of_ends(state, rows)
+    ends = np.concatenate([state.ends[0][rows[first]], state.ends[1][rows[second]]])
+    both = np.concatenate([relative[first], relative[second]])
+    scores = group_scores(both, ends, state.size)
     known = centers[~np.isnan(centers)]
     return Ranks(
         kind=kind,
@@ -67,6 +72,27 @@ def _ranks(state: PairwiseState, kind: PairKind, rail: int | None) -> Ranks:
         usual=float(np.exp(known[0])),
         pairs=np.bincount(ends, minlength=state.size),
     )
+
+
+def tells_of_ends(state: PairwiseState, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Returns [2, row]: whether a value tells something of its end a, its end b.
+
+    Those across leaves tell of the fabric, and of a node only where it has no others; in a small
+    cluster whose pairs across are as fast as those inside they tell of both.
+
+    Args:
+        state: all that is known.
+        rows: of its table, of one kind and rail, with a rate.
+    """
+    across, values = state.across[rows], state.values["value"][rows]
+    both = across.any() and not across.all()
+    if both and state.size <= AT_SCALE:
+        as_fast = np.median(values[across]) >= _AS_FAST * np.median(values[~across])
+        across = np.zeros_like(across) if as_fast else across
+    inside = np.zeros(state.size, bool)
+    for ends in state.ends:
+        inside[ends[rows[~across]]] = True
+    return np.stack([~across | ~inside[ends[rows]] for ends in state.ends])
 
 
 def lowest(ranks: Sequence[Ranks], most: int) -> list[Rank]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
-from collbench.report.table import WIDTH
+from collbench.report.closing import wrapped
 from collbench.report.text_table import new_table, table_text
 
 _MARKUP = "\\`*|<"
@@ -34,13 +33,13 @@ def sections_text(opening: Sequence[str], sections: Sequence[Section]) -> str:
         sections: the rest.
     """
     title, *rest = opening
-    lines = [title, *(part for line in rest for part in _wrapped(line, "", "  "))]
+    lines = [title, *(part for line in rest for part in wrapped(line, "", "  "))]
     for section in sections:
         lines += ["", section.title]
         if section.head:
             lines += [f"  {line}".rstrip() for line in _table(section).splitlines()]
         for line in section.lines:
-            lines += _wrapped(line, "  ", "    ")
+            lines += wrapped(line, "  ", "    ")
     return "\n".join(lines)
 
 
@@ -57,18 +56,6 @@ def sections_markdown(opening: Sequence[str], sections: Sequence[Section]) -> st
         if section.lines:
             lines += ["", *(f"- {_escaped(line)}" for line in section.lines)]
     return "\n".join(lines)
-
-
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    """Returns lines of at most ``WIDTH``; options and paths stay whole, to be copied."""
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 def _table(section: Section) -> str:

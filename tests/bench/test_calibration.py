@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bar_runs import RUN, stored
+from law_curves import curve, side
 from noise import KINDS, as_side, changed, equal_settings, table
+from records import make_trial
 
 from collbench.analyze.alphabeta import fit_segments
+from collbench.analyze.bars import Bars, BarVerdict, check_against
+from collbench.analyze.baseline import make_baseline
 from collbench.analyze.best import best_settings
 from collbench.analyze.compare import Verdict, compare_cases
+from collbench.analyze.located import Kind, locate
+from collbench.analyze.trend import independent_blocks, trend
 from collbench.stats import median_interval
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
@@ -127,6 +134,84 @@ def test_coverage_of_medians(dependence, n):
         found = median_interval(np.exp(values))
         covered += found.low <= 1 <= found.high
     print(f"\ncoverage | AR(1) {dependence} | n = {n} | {covered / series:.3f}")
+
+
+@pytest.mark.parametrize("repeats", [3, 5, 10])
+@pytest.mark.parametrize(
+    "kind", ["recorded", "log-normal", "drift", "skewed", "bimodal, half", "bimodal, rare"]
+)
+def test_one_repeat_against_a_baseline(kind, repeats):
+    random = np.random.default_rng([7, repeats])
+    tables, wrong, found = 500, 0, []
+    for _ in range(tables):
+        keys, logs = table(kind, random, repeats + 1)
+        made = make_baseline([stored(trials_of(keys, logs[:repeats]))])
+        wrong += BarVerdict.BELOW in verdicts_on(trials_of(keys, logs[repeats:]), made)
+        slower = verdicts_on(trials_of(keys, logs[repeats:] + np.log(1.2)), made)
+        found.append(np.mean([verdict is BarVerdict.BELOW for verdict in slower]))
+    print(
+        f"\nbars | {kind} | {repeats} + 1 | any below in {wrong / tables:.1%} of {tables} tables"
+        f" | 20 % slower, found {np.mean(found):.0%}"
+    )
+
+    assert wrong <= 0.02 * tables or kind not in ("log-normal", "drift")
+
+
+def trials_of(keys, logs):
+    """A trial a case and repeat; its place in the table tells it from the others."""
+    return [
+        make_trial(8 * (place + 1), float(np.exp(row[place])), mode=key.mode, repeat=repeat)
+        for repeat, row in enumerate(logs)
+        for place, key in enumerate(keys)
+    ]
+
+
+def verdicts_on(trials, made):
+    report = check_against(trials, RUN, Bars(baseline=made), lambda case, proof: None)
+    return [case.verdict for case in report.cases]
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.02])
+def test_where_changes_sit(noise):
+    kinds = []
+    for alpha, bandwidth, kind in ((1.2, 1.0, Kind.ALPHA), (1.0, 0.88, Kind.BANDWIDTH)):
+        for seed in range(40):
+            base = side(curve(), noise=noise, seed=seed)
+            new = side(curve(alpha, bandwidth), noise=noise, seed=1000 + seed)
+            places = locate(compare_cases(base, new)).places.values()
+            kinds += [(place.kind, kind) for place in places]
+    located = [(found, true) for found, true in kinds if found is not Kind.NOT_LOCATED]
+    wrong = sum(found is not true for found, true in located)
+    print(
+        f"\nlocated | {noise:.0%} | {len(located)} of {len(kinds)} changed cases"
+        f" | {wrong} of them wrong"
+    )
+
+    assert wrong <= 0.01 * len(located)
+
+
+@pytest.mark.parametrize("n", [100, 400])
+@pytest.mark.parametrize("dependence", [0.0, 0.3, 0.6, 0.8, 0.9])
+def test_drift_of_samples(dependence, n):
+    random = np.random.default_rng([8, n])
+    bar, line = 0.01 / 84, 1 + 0.05 * np.linspace(-0.5, 0.5, n)
+    flat = [drift_of(random, n, dependence, 0.05) for _ in range(2000)]
+    rising = [drift_of(random, n, dependence, 0.01, line) for _ in range(100)]
+    print(
+        f"\ndrift | AR(1) {dependence} | n = {n}"
+        f" | p < 0.01 {np.mean([one.p < 0.01 for one in flat]):.2%}"
+        f" | corrected {np.mean([one.p < bar for one in flat]):.2%}"
+        f" | 5 % found {np.mean([one.p < bar and one.change > 0.03 for one in rising]):.0%}"
+    )
+
+    assert np.mean([one.p < bar for one in flat]) <= 0.001
+
+
+def drift_of(random, n: int, dependence: float, noise: float, line=1.0):
+    """The trend of a series with so much noise around a line."""
+    deviation = np.sqrt(1 - dependence**2)
+    values = np.exp(noise * deviation * autoregressive(random, n, dependence))
+    return trend(independent_blocks(values * line))
 
 
 def autoregressive(random, n: int, dependence: float) -> np.ndarray:

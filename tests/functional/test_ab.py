@@ -17,7 +17,8 @@ def test_sides_are_interleaved_and_compared(collbench):
         *SIDES,
     )
 
-    assert done.returncode == 0, done.stderr
+    # Loopback is noisy: 4 where no case can be told.
+    assert done.returncode in (0, 4), done.stderr
     stored = collbench.stored()
     assert (stored.run.command, stored.run.repeats) == ("ab", 3)
     sides = defaultdict(set)

@@ -66,7 +66,7 @@ class MadeFabric:
             name = ran if step.n >= first else name
         if name is not None and name.startswith("Tree"):
             rate *= 1.5
-        time_us = alpha_us + step.size_bytes / rate / 1e3
+        time_us = float(alpha_us + step.size_bytes / rate / 1e3)
         slowed = step.size_bytes / time_us / 1e3
         return Observation(
             step=step,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
-from setting_trials import TREE, under
+from setting_trials import TREE, ended, under
 
 from collbench.cli import ab_run, main
 from collbench.cli.ab import ab
-from collbench.cli.ab_run import _Comparing, _with_defaults
+from collbench.cli.ab_run import _Comparing, with_defaults
+from collbench.cli.ab_sides import said_in, sides_lines, threshold_of
 from collbench.errors import ExitCode, UsageError
-from collbench.model import Environment, Policy, Run, Topology
+from collbench.model import Environment, Policy, ReasonCode, Run, Status, Topology
 from collbench.store import StoredRun
 
 
@@ -48,7 +51,7 @@ def passed(monkeypatch):
         (("--nccl", "old=/a", "--nccl", "new=/b"), {"via": "native"}),
         (("--nccl", "old=/a", "--via", "torch"), {"via": "torch"}),
         (("--nccl", "/a"), {"via": None}),
-        (("--resume", "last"), {"repeats": None}),
+        (("--resume", "last"), {"repeats": "5"}),
     ],
 )
 def test_five_repeats_and_the_native_back_end_where_libraries_have_names(
@@ -66,7 +69,7 @@ def test_a_suite_that_says_its_repeats_keeps_them(tmp_path):
     suite.write_text("[run]\nrepeats = 7\n")
     given = {"suite": str(suite), "repeats": None, "nccl": (), "via": None}
 
-    assert _with_defaults(given)["repeats"] is None
+    assert with_defaults(given)["repeats"] is None
 
 
 @pytest.mark.parametrize(
@@ -91,18 +94,18 @@ def test_what_cannot_be_gets_one_line(tell, arguments, text):
     assert err.count("\n") == 1
 
 
-def stored(factor):
+def stored(factor, *, argv=("ab",), repeats=5):
     """A run of two settings, the second ``factor`` times as slow."""
     trials = [
         under(setting, size, times * (10 + size / 1e4) * (1 + 0.002 * repeat), repeat=repeat)
         for size in (2**power for power in range(10, 26, 2))
         for setting, times in (({}, 1.0), (TREE, factor))
-        for repeat in range(5)
+        for repeat in range(repeats)
     ]
     run = Run(
         run_id="20261130-0412-7f3a",
         command="ab",
-        argv=["ab"],
+        argv=list(argv),
         cluster="lab",
         suite={"settings": [{}, TREE]},
         policy=Policy(),
@@ -140,6 +143,66 @@ def test_each_side_is_held_against_the_first():
     lines = _Comparing(0.03, fail_on_slower=False).lines(stored(1.2))
 
     assert lines[0].startswith("Tree/Simple against default: 8 cases, 5 repeats each: 8 SLOWER")
+
+
+def test_a_stored_command_line_has_the_defaults_when_it_is_read_again():
+    with ab.make_context("ab", ["--nccl", "old=/a", "--nccl", "new=/b"]) as before:
+        assert (before.params["repeats"], before.params["via"]) == ("5", "native")
+
+
+@pytest.mark.parametrize(
+    ("argv", "threshold"),
+    [
+        (["ab"], 0.03),
+        (["ab", "--threshold", "5%"], 0.05),
+        (["ab", "--threshold=0.1", "-b", "8"], 0.1),
+    ],
+)
+def test_a_stored_run_is_held_to_its_own_threshold(argv, threshold):
+    run = stored(1.2, argv=argv)
+
+    assert threshold_of(run) == threshold
+    assert _Comparing(None, fail_on_slower=False).lines(run) == sides_lines(run, threshold)
+
+
+def test_a_run_that_goes_on_fails_on_what_it_was_to_fail_on():
+    conclusion = _Comparing(None, fail_on_slower=False)
+    found = conclusion.findings(stored(1.2, argv=["ab", "--fail-on", "slower"]))
+
+    assert [finding.code for finding in found] == ["slower"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "value"),
+    [([], None), (["--a", "1", "--a", "2"], "2"), (["--ab", "1"], None), (["--a"], None)],
+)
+def test_the_last_value_of_an_option_counts(argv, value):
+    assert said_in(argv, "--a") == value
+
+
+def test_where_nothing_can_be_told_the_status_is_4():
+    conclusion = _Comparing(0.03, fail_on_slower=True)
+    run = stored(1.2, repeats=2)
+
+    assert conclusion.findings(run) == []
+    assert conclusion.settled(ExitCode.FINE) is ExitCode.INCOMPLETE
+    assert conclusion.lines(run) == [
+        "needs 3 more repeats: collbench ab --repeats 5 (base and new)"
+    ]
+
+
+def test_a_side_without_times_is_named_with_its_end():
+    run = stored(1.2)
+    lost = [
+        ended(trial, Status.FAILED, ReasonCode.RAISED, "no")
+        if trial.case.setting == TREE
+        else trial
+        for trial in run.trials
+    ]
+
+    assert sides_lines(replace(run, trials=tuple(lost)), 0.03) == [
+        "Tree/Simple against default: not compared: no case of Tree/Simple is ok (40 failed)"
+    ]
 
 
 def test_a_single_side_is_refused():

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 from records import make_trial
 
-from collbench.analyze.baseline import BarReport, Bars, BarVerdict, CaseBar, read_baseline
+from collbench.analyze.bars import BarReport, Bars, BarVerdict, CaseBar
+from collbench.analyze.baseline import read_baseline
 from collbench.cli.bar_options import (
     BAR_OPTIONS,
     BarJudge,

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
-from setting_trials import TREE, ended, under
+from setting_trials import RING_LL, TREE, ended, under
 from stored_runs import environment_of, law, put, stored_run, topology_of, trials_of
 
 from collbench.cli import main
@@ -145,7 +145,10 @@ def test_markdown(run, root):
         (["before", "model"], "run model is simulated and run before is not"),
         (["before", "model", "--force"], "run model is simulated and run before is not"),
         (["before", "other", "--markdown", "--json"], "--markdown and --json were both given"),
-        (["before", "after", "--threshold", "3 percent"], "share '3 percent' is not a share"),
+        (
+            ["before", "after", "--threshold", "3 percent"],
+            "--threshold: share '3 percent' is not a share",
+        ),
         (["before", "after", "--new", "Ring"], "--new 'Ring' is no setting of run after; allowed"),
         (["before"], "run before has 1 setting; give a second run as NEW"),
         (["before", "after", "--fail-on", "faster"], "'faster' is not 'slower'"),
@@ -158,6 +161,18 @@ def test_bad_input_is_one_line(run, root, arguments, words):
     assert (code, out) == (2, "")
     assert words in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_setting_without_times_is_named_with_its_end(run, tmp_path):
+    lost = [
+        ended(under(RING_LL, 1024, 9.0, repeat=repeat), Status.FAILED, ReasonCode.RAISED, "no")
+        for repeat in range(5)
+    ]
+    put(stored_run([*trials_of(BASE), *lost], "half"), tmp_path / "lab")
+    code, _, err = run("half", "--results", tmp_path)
+
+    assert code == 2
+    assert "run half has 1 setting (no case of Ring/LL is ok: 5 failed); give a second" in err
 
 
 def test_a_side_of_unlike_runs_names_the_odd_one(run, root):

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from collbench.cli.main import cli
 from collbench.interop.tuner import choice, read_tuner
+from collbench.report.closing import wrapped
 
 REFERENCE = Path(__file__).parents[2] / "results/2xh200/20261130-0929-1943"
 SENTENCE = (
@@ -47,7 +48,7 @@ def test_without_an_output_the_file_goes_to_stdout_and_the_rest_to_stderr():
     row = choice(rows, "all_gather", 4 * 2**20, 1, 2)
     assert (row.algorithm, row.protocol, row.channels) == ("Ring", "LL128", 24)
     assert result.stderr.splitlines() == [
-        SENTENCE,
+        *wrapped(SENTENCE, "", "  "),
         "  not measured: broadcast, reduce: they run on 1 channel with this file",
     ]
 

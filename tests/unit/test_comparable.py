@@ -73,6 +73,31 @@ def test_shape(base, new, lines):
     assert "secret-host" not in " ".join(texts(found.shape))
 
 
+def in_leaves(*leaves: str | None):
+    place = topology_of(len(leaves), 2)
+    nodes = [
+        msgspec.structs.replace(node, leaf=leaf)
+        for node, leaf in zip(place.nodes, leaves, strict=True)
+    ]
+    return msgspec.structs.replace(place, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "lines"),
+    [
+        (("a", "a", "b", "b"), ("x", "y", "y", "x"), []),
+        (("a", "a", "b", "b"), ("a", "a", "a", "b"), ["leaf spread: 2 + 2 nodes -> 3 + 1 nodes"]),
+        (("a", "a", "b", "b"), ("a", "a", "a", "a"), ["leaf spread: 2 + 2 nodes -> 4 nodes"]),
+        # Of one side it is not known.
+        (("a", "a", "b", "b"), ("a", "a", "a", None), []),
+    ],
+)
+def test_how_nodes_spread_over_leaves_is_shape_where_it_is_known(base, new, lines):
+    sides = [[stored_run(TRIALS, topology=in_leaves(*leaves))] for leaves in (base, new)]
+
+    assert texts(differences(*sides).shape) == lines
+
+
 def test_a_machine_without_gpus_is_its_cpu():
     cpus = topology_of(gpus=0)
     places = topology_of(gpus=2).ranks

@@ -1,6 +1,7 @@
 """The text and the JSON of an analysis: exact lines on made curves."""
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -136,6 +137,19 @@ def test_the_conclusion_names_each_curve_and_the_next_commands():
         "  Next: collbench sweep nccl_matrix --repeats 5    (what else NCCL can choose)",
         "  Next: collbench plot last",
     ]
+
+
+def test_a_run_of_large_messages_alone_says_nothing_of_small_ones():
+    sizes = [2**20 * 4**k for k in range(6)]
+    lines = lines_of([make_trial(size, law(5.0, 100.0)(size)) for size in sizes])
+
+    assert not any("The smallest messages cost" in line for line in lines)
+
+
+def test_a_name_is_quoted_where_it_is_to_be_copied():
+    found = replace(analysis(two_laws()), name="my run")
+
+    assert analysis_text(found).splitlines()[-1] == "  Next: collbench plot 'my run'"
 
 
 def test_of_many_curves_the_conclusion_has_the_two_ends():

@@ -7,17 +7,8 @@ import pytest
 from records import make_trial
 from setting_trials import RING_LL
 
-from collbench.analyze.baseline import (
-    BarReport,
-    Bars,
-    BarVerdict,
-    Baseline,
-    BaselineCase,
-    CaseBar,
-    HardwareClass,
-    PeakBar,
-    Software,
-)
+from collbench.analyze.bars import BarReport, Bars, BarVerdict, CaseBar, PeakBar
+from collbench.analyze.baseline import Baseline, BaselineCase, HardwareClass, Software
 from collbench.model import Mode
 from collbench.report.bars import (
     BAR_CODES,

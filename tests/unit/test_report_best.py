@@ -8,7 +8,7 @@ import pytest
 from best_trials import SIZES, grid
 
 from collbench.analyze.best_table import best_of_run
-from collbench.report.best import best_json, best_lines, repeat_command
+from collbench.report.best import best_json, best_lines
 
 MIB = 2**20
 
@@ -67,19 +67,6 @@ def test_with_too_few_repeats_one_line_says_what_to_run():
         "no best setting from 1 repeat: needs 4 more repeats: collbench sweep nccl_matrix"
         " --repeats 5"
     )
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["sweep", "a b"],
-        ["sweep", "-N", "3", "a b"],
-        ["sweep", "--repeats=3", "a b"],
-        ["sweep", "a b", "--repeats", "2"],
-    ],
-)
-def test_the_command_asks_for_repeats_once(argv):
-    assert repeat_command(argv) == "collbench sweep 'a b' --repeats 5"
 
 
 def test_sizes_that_the_default_does_not_have_are_named():

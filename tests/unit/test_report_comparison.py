@@ -17,7 +17,6 @@ from collbench.report.comparison import (
     case_names,
     comparison_markdown,
     comparison_text,
-    more_repeats_command,
     needs_line,
 )
 from collbench.report.comparison_json import comparison_dict, comparison_json
@@ -200,18 +199,6 @@ def test_sides_of_other_command_lines_have_one_each():
         "needs 4 more repeats: collbench sweep -e 1M --repeats 5 (base);"
         " collbench sweep 'my suite.toml' --repeats 5 (new)"
     )
-
-
-@pytest.mark.parametrize(
-    ("argv", "command"),
-    [
-        (["sweep"], "collbench sweep --repeats 7"),
-        (["sweep", "--repeats", "3", "-e", "1G"], "collbench sweep -e 1G --repeats 7"),
-        (["sweep", "--repeats=3", "--repeats"], "collbench sweep --repeats 7"),
-    ],
-)
-def test_the_command_is_the_runs_own_with_other_repeats(argv, command):
-    assert more_repeats_command(side([], argv=argv), 7) == command
 
 
 def test_cases_of_one_side_are_counted_and_the_first_are_named():

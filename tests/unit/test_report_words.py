@@ -160,6 +160,13 @@ def test_a_run_without_a_time_closes_with_its_place(reference):
     ]
 
 
+def test_a_name_with_a_blank_is_quoted_where_it_is_to_be_copied():
+    assert closing([], [], no_limit, REFERENCE, "my runs/1").splitlines()[-2:] == [
+        "  collbench plot 'my runs/1'",
+        "  collbench show 'my runs/1'",
+    ]
+
+
 def test_placements_of_one_collective_are_told_apart_in_the_closing_lines(reference):
     (trial, *_) = reference.trials
     case = msgspec.structs.replace(trial.case, in_place=not trial.case.in_place)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale_fabric import LARGE, SMALL, MadeFabric, leaves_of
 
@@ -37,6 +37,7 @@ def test_the_ladder_takes_every_number_to_16_and_then_a_quarter_more():
     assert draws.ladder(1, 0) == ()
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5000), st.integers(0, 5000))
 def test_a_ladder_rises_to_its_end(first, more):
     found = draws.ladder(first, first + more)
@@ -45,6 +46,7 @@ def test_a_ladder_rises_to_its_end(first, more):
     assert all(a < b <= max(a + 1, 1.25 * a) for a, b in pairwise(found))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=7), st.integers(1, 9), st.integers(0, 99))
 def test_pairs_across_are_disjoint_and_load_all_uplinks_alike(sizes, asked, seed):
     leaves = leaves_of(*sizes)
@@ -60,6 +62,7 @@ def test_pairs_across_are_disjoint_and_load_all_uplinks_alike(sizes, asked, seed
         assert set(loads.values()) == {min(asked, sizes[0])}
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=7), st.integers(0, 20), st.integers(0, 99))
 def test_pairs_inside_are_disjoint_and_as_many_as_there_can_be(sizes, asked, seed):
     leaves = leaves_of(*sizes)

@@ -201,7 +201,6 @@ def test_a_fabric_that_hashes_is_not_called_oversubscribed():
     leaves = leaves_of(8, 8)
     verdict = judge_scale(hashed_rounds(8, 8, np.random.default_rng(1)), leaves)
 
-    assert verdict.fit.answer is KneeAnswer.KNEE
     assert verdict.answer is KneeAnswer.NO_KNEE
     assert headline(verdict).startswith("No oversubscription; collisions: median")
     assert verdict.breaks(1.5) is False
@@ -322,3 +321,32 @@ def test_one_size_leaves_rates_as_they_are(observations):
 
     assert corrected[-1].rate_gb_per_s == observations[-1].rate_gb_per_s
     assert not latency.corrected
+
+
+def on_rails(observations, slow_node: int, slow_rail: int) -> list[Observation]:
+    """The same rates on three rails; one node is at half rate on one of them."""
+    found = []
+    for one in observations:
+        for rail in range(3):
+            rates = tuple(
+                rate * (0.5 if rail == slow_rail and slow_node in pair else 1.0)
+                for pair, rate in zip(one.step.pairs, one.pair_rates_gb_per_s, strict=True)
+            )
+            found.append(
+                Observation(
+                    step=one.step,
+                    rate_gb_per_s=min(rates),
+                    pair_rates_gb_per_s=rates,
+                    rail=rail,
+                )
+            )
+    return found
+
+
+def test_a_slow_rail_of_a_node_is_named():
+    patterns = (ScalePattern.PAIRS, ScalePattern.INSIDE)
+    observations = measured(MadeFabric(TWO, 40.0, noise=0.01), patterns=patterns, small_bytes=None)
+    verdict = judge_scale(on_rails(observations, 6, 2), TWO)
+
+    assert [one.name for one in verdict.slow_nodes] == ["node 6 rail 2"]
+    assert verdict.answer is KneeAnswer.NO_KNEE

@@ -12,6 +12,7 @@ from collbench.cli.main import cli
 from collbench.store import read_run
 
 GOLDEN = Path(__file__).parents[1] / "data/golden/v1"
+AB = Path(__file__).parents[2] / "results/2xh200/20261130-1233-9fc5"
 
 
 @pytest.fixture
@@ -78,3 +79,13 @@ def test_a_run_without_an_end_is_judged_by_what_it_kept(copy):
     assert lines[-1] == (
         f"{kept} of 90 trials: the run goes on, or ended without a chance to say so"
     )
+
+
+def test_a_run_of_ab_shows_its_sides_against_the_first():
+    result = shown(AB)
+
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    (start,) = [k for k, line in enumerate(lines) if line.startswith("Tree/Simple against default")]
+    assert "10 cases, 5 repeats each: 0 SLOWER, 5 FASTER, 3 SAME, 2 UNCLEAR" in lines[start]
+    assert lines.index("What stands out") > start

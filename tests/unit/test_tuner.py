@@ -180,7 +180,7 @@ def test_what_is_written_is_read_back_the_same(run):
 
     read = read_tuner(plugin_text(rows, ["first paragraph", "second " * 60]))
 
-    assert [replace(row, line=0) for row in read] == [replace(row, note="") for row in rows]
+    assert [replace(row, line=0) for row in read] == [replace(row, notes=()) for row in rows]
 
 
 def test_every_size_is_covered_and_chooses_what_was_meant(run):
@@ -230,6 +230,31 @@ def test_eager_and_captured_calls_share_lines_where_they_agree(run):
 
     (row,) = tuner_rows(choices_of(run, trials))
     assert (row.min_bytes, row.max_bytes, row.registered) == (0, TOP_BYTES, -1)
+
+
+def test_a_line_of_both_modes_has_the_notes_of_both(run):
+    faster = {"Tree/Simple": SIZES}
+    trials = [*grid(faster, mode=Mode.EAGER), *grid(faster, mode=Mode.GRAPH)]
+
+    (row,) = tuner_rows(choices_of(run, trials))
+    assert [note.split(":")[0] for note in row.notes[:: len(SIZES)]] == [
+        "all_reduce eager 1 KiB",
+        "all_reduce graph 1 KiB",
+    ]
+    comments = [line for line in plugin_text([row], []).splitlines() if line.startswith("#")]
+    assert len(comments) == 2 * len(SIZES)
+
+
+@pytest.mark.parametrize(("first", "warned"), [(0, False), (1, True)])
+def test_small_calls_that_nothing_is_known_of_are_told(run, first, warned):
+    choices = choices_of(run, grid({}, sizes=SIZES[first:]))
+
+    told_of = [line for line in choices.left_out if line.startswith("NOT MEASURED")]
+    warning = (
+        "NOT MEASURED below 4 KiB: all_reduce: smaller calls run as at 4 KiB, however slow that"
+        " is; before it is used sweep from -b 8"
+    )
+    assert told_of == [warning] * warned
 
 
 def test_the_reference_run(run):

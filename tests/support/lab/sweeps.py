@@ -13,7 +13,8 @@ import psutil
 from collbench.store import StoredRun, read_run
 from lab.processes import Processes, wait_until
 
-SWEEP = (sys.executable, "-m", "collbench", "sweep")
+COLLBENCH = (sys.executable, "-m", "collbench")
+SWEEP = (*COLLBENCH, "sweep")
 DEADLINE_S = 90.0
 """A machine of two cores may be busy with more than this."""
 
@@ -24,10 +25,11 @@ class Sweeps:
     Args:
         lab: owns what is started.
         folder: for the results, and for temporary files, which nobody should leave.
+        command: another one than sweep, that nodes run together.
     """
 
-    def __init__(self, lab: Processes, folder: Path) -> None:
-        self.lab = lab
+    def __init__(self, lab: Processes, folder: Path, command: str = "sweep") -> None:
+        self.lab, self.command = lab, command
         self.results, self.scratch = folder / "results", folder / "scratch"
         for made in (folder, self.results, self.scratch):
             made.mkdir()
@@ -47,7 +49,7 @@ class Sweeps:
     ) -> subprocess.Popen[bytes]:
         """Starts one process of a sweep on a node; it has the secret."""
         environ = {**self.environ, "COLLBENCH_SECRET": self.secret, **(env or {})}
-        return self.lab.run_in(self.lab.fabric.node(node), [*SWEEP, *arguments], env=environ)
+        return self.lab.run_in(self.lab.fabric.node(node), [*COLLBENCH, self.command, *arguments], env=environ)
 
     def place(self, rank: int, nodes: int, *, port: int | None = None) -> list[str]:
         """Returns the options that say which of the nodes this is and where they meet."""

@@ -1,0 +1,75 @@
+"""The nodes of a run by number, with their leaves and ranks: for commands that set nodes apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from collbench.cli.ground import Ground
+from collbench.engine.protocol import Executor
+from collbench.launch.leaves import Leaves, find_leaves
+from collbench.model import NodeState, Topology
+
+
+def with_leaves(ground: Ground, topology_file: str | None) -> tuple[Ground, Leaves | None]:
+    """Returns what there is, every node with its leaf, and who said so.
+
+    Args:
+        ground: the nodes have met.
+        topology_file: of ``--topology``.
+
+    Raises:
+        UsageError: the file does not have all nodes, or cannot be.
+    """
+    topology = ground.topology
+    leaves = find_leaves(
+        [node.name for node in topology.nodes if node.state is NodeState.PRESENT],
+        {node.name: node.leaf for node in topology.nodes},
+        file=None if topology_file is None else Path(topology_file),
+        environ=os.environ,
+        simulated=ground.simulation is not None,
+    )
+    leaf_of = leaves.leaf_of if leaves is not None else {}
+    nodes = [msgspec.structs.replace(n, leaf=leaf_of.get(n.name)) for n in topology.nodes]
+    return replace(ground, topology=msgspec.structs.replace(topology, nodes=nodes)), leaves
+
+
+def leaves_kept(topology: Topology, before: Topology) -> Topology:
+    """Returns a topology with the leaves of another: an engine does not know them."""
+    leaf_of = {node.name: node.leaf for node in before.nodes}
+    nodes = [msgspec.structs.replace(n, leaf=leaf_of.get(n.name)) for n in topology.nodes]
+    return msgspec.structs.replace(topology, nodes=nodes)
+
+
+def as_it_is_now(executor: Executor, before: Topology) -> Callable[[], Topology]:
+    """Returns what says who is still there, with leaves."""
+    return lambda: leaves_kept(executor.facts().topology, before)
+
+
+def ranks_by_node(topology: Topology) -> dict[int, list[int]]:
+    """Returns each node's ranks by its number; nodes that do not take part have none."""
+    number_of = {node.name: number for number, node in enumerate(topology.nodes)}
+    ranks: dict[int, list[int]] = {number: [] for number in number_of.values()}
+    for place in topology.ranks:
+        ranks[number_of[place.node]].append(place.rank)
+    return ranks
+
+
+def left_out(ground: Ground) -> dict[str, str]:
+    """Returns why nodes do not take part, by name, where a remark says it."""
+    found = {}
+    for node in ground.topology.nodes:
+        if node.state is not NodeState.PRESENT:
+            said = [text for text in ground.remarks if text.startswith(f"{node.name} ")]
+            found[node.name] = said[0].partition(": ")[2] if said else ""
+    return found
+
+
+def shares_gpus(ground: Ground) -> bool:
+    """Whether several ranks have one GPU: then they take turns."""
+    gpus = ground.slots.gpus
+    return len({gpu.uuid for gpu in gpus}) < len(gpus)

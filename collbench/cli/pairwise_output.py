@@ -1,0 +1,180 @@
+"""What commands say of a ``pairwise`` run, live or stored."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from collbench.analyze.pair_rows import PROBES, kind_of, state_of_run
+from collbench.analyze.pair_state import PairwiseState, Reference
+from collbench.analyze.pair_types import PairKind
+from collbench.analyze.pair_verdicts import NodeState as Verdict
+from collbench.analyze.pair_verdicts import PairwiseResult
+from collbench.analyze.pairwise import judge
+from collbench.model import Finding, Node, NodeState, Trial
+from collbench.report.pairwise_about import PairwiseAbout
+from collbench.store import StoredRun
+from collbench.units import format_size
+
+_LEAVES = "leaves_source"
+
+
+def judged(
+    stored: StoredRun, reference: Reference | None = None
+) -> tuple[PairwiseState, PairwiseResult, PairwiseAbout]:
+    """Returns all that reports of a run need.
+
+    Args:
+        stored: the run; its header may say that it goes on.
+        reference: an absolute bar; without, the one that the run was made with.
+    """
+    state = state_of_run(stored, reference or reference_of(stored))
+    return state, judge(state), about_of(stored, state)
+
+
+def reference_of(stored: StoredRun) -> Reference | None:
+    """Returns the bar that a run was made with."""
+    kept = stored.run.suite.get("reference")
+    if not isinstance(kept, dict):
+        return None
+    return Reference(
+        source=str(kept["source"]),
+        at_least={(PairKind(kind), rail): rate for kind, rail, rate in kept["at_least"]},
+    )
+
+
+def reference_as_dict(reference: Reference) -> dict[str, object]:
+    """Returns a bar as the run's header keeps it."""
+    rows = [[str(kind), rail, rate] for (kind, rail), rate in reference.at_least.items()]
+    return {"source": reference.source, "at_least": rows}
+
+
+def about_of(stored: StoredRun, state: PairwiseState) -> PairwiseAbout:
+    """Returns what a report says of a run beside its verdicts."""
+    run, nodes = stored.run, stored.topology.nodes
+    trials = [trial for trial in stored.trials if trial.group is not None]
+    source = run.suite.get(_LEAVES)
+    missing = run.suite.get("left_out")
+    whys = missing if isinstance(missing, dict) else {}
+    return PairwiseAbout(
+        run=run,
+        topology=stored.topology,
+        asked=tuple(node.name for node in nodes),
+        answered=tuple(n.name for n in nodes if n.state in (NodeState.PRESENT, NodeState.LOST)),
+        absent=_of_state(nodes, whys, NodeState.ABSENT),
+        excluded=_of_state(nodes, whys, NodeState.EXCLUDED),
+        lost=_of_state(nodes, whys, NodeState.LOST, NodeState.UNKILLABLE),
+        leaves_source=source if isinstance(source, str) else None,
+        ran=ran_words(trials),
+        rounds=rounds_words(trials),
+        share_tried=_share(state, None),
+        share_across_tried=None if state.leaves is None else _share(state, across=True),
+        duration_s=_duration_s(trials),
+        next_commands=(),
+        job_id=run.environment.variables.get("SLURM_JOB_ID") or os.environ.get("SLURM_JOB_ID"),
+        user=os.environ.get("USER"),
+    )
+
+
+def _duration_s(trials: Sequence[Trial]) -> float:
+    """Returns how long all rounds took: each as long as its slowest pair."""
+    longest: dict[int, float] = {}
+    for trial in trials:
+        if trial.group is not None:
+            number = trial.group.round
+            longest[number] = max(longest.get(number, 0.0), trial.duration_s)
+    return sum(longest.values())
+
+
+def _of_state(nodes: Sequence[Node], whys: dict[str, str], *states: NodeState) -> dict[str, str]:
+    return {node.name: str(whys.get(node.name, "")) for node in nodes if node.state in states}
+
+
+def ran_words(trials: Sequence[Trial]) -> str:
+    """Returns what pairs ran: ``send_recv + all_reduce 64 MiB, 1,000 x 8 B``."""
+    sizes: Counter[int] = Counter()
+    names: dict[str, None] = {}
+    exchanges = 0
+    for trial in trials:
+        if trial.group is None or trial.group.name.startswith(PROBES):
+            continue
+        kind = kind_of(trial)
+        if kind is PairKind.LATENCY:
+            exchanges = max(exchanges, trial.summary.samples if trial.summary else 0)
+        elif kind is not PairKind.SEND:
+            sizes[trial.case.requested_bytes] += 1
+            names[trial.case.collective] = None
+    if not sizes:
+        return "nothing"
+    words = f"{' + '.join(names)} {format_size(sizes.most_common(1)[0][0])}"
+    return f"{words}, {exchanges:,} x 8 B" if exchanges else words
+
+
+def rounds_words(trials: Sequence[Trial]) -> str:
+    """Returns how often pairs met: ``7 rounds of 4 pairs + 2 to confirm``."""
+    first: dict[int, set[frozenset[int]]] = {}
+    again: set[int] = set()
+    for trial in trials:
+        group = trial.group
+        if group is None or kind_of(trial) is not PairKind.ALL_REDUCE:
+            continue
+        if group.name.startswith("confirm/"):
+            again.add(group.round)
+        else:
+            first.setdefault(group.round, set()).add(frozenset(group.ranks))
+    most = max(map(len, first.values()), default=0)
+    words = counted_rounds(len(first), most)
+    return f"{words} + {len(again)} to confirm" if again else words
+
+
+def counted_rounds(count: int, most: int) -> str:
+    """Returns so many rounds of so many pairs in words."""
+    rounds = f"{count} round{'s' * (count != 1)} of {'up to ' * (most > 1)}"
+    return f"{rounds}{most} pair{'s' * (most != 1)}"
+
+
+def _share(state: PairwiseState, across: bool | None) -> float | None:
+    """Returns the share of paths that was tried: of all, or of those across leaves."""
+    a, b = state.ends
+    size = state.size
+    wanted = state.across if across else np.ones(len(a), bool)
+    tried = len(np.unique(np.minimum(a, b)[wanted] * size + np.maximum(a, b)[wanted]))
+    paths = size * (size - 1) // 2
+    if across:
+        inside = np.bincount(state.leaf_numbers)
+        paths -= int((inside * (inside - 1) // 2).sum())
+    return tried / paths if paths else None
+
+
+def pairwise_findings(state: PairwiseState, result: PairwiseResult) -> list[Finding]:
+    """Returns the verdicts that a run's header keeps: whoever is not well."""
+    found = []
+    for node in result.nodes:
+        if node.verdict in (Verdict.PASS, Verdict.NOT_TESTED):
+            continue
+        effect = "" if node.effect is None else f" {node.effect.share:+.0%}"
+        rail = "" if node.rail is None else f" rail {node.rail}"
+        confirmed = ", confirmed" if node.confirmed else ""
+        found.append(
+            Finding(
+                code=str(node.code or node.verdict),
+                severity="bad" if node.verdict is Verdict.FAIL else "warning",
+                text=f"{node.verdict} {state.names[node.node]}:"
+                f" {node.code or 'unclear'}{rail}{effect}{confirmed}.",
+                evidence=list(node.evidence),
+            )
+        )
+    for fault in result.fabric:
+        where = "-".join((*(state.names[n] for n in fault.nodes[:2]), *fault.leaves))
+        found.append(
+            Finding(
+                code=str(fault.code),
+                severity="bad" if fault.confirmed else "warning",
+                text=f"{fault.code} {where}{', confirmed' if fault.confirmed else ''}.",
+                evidence=list(fault.evidence),
+            )
+        )
+    return found

@@ -1,0 +1,37 @@
+"""How large a message should be: by what a short probe reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from collbench.model import Status, Trial
+
+_SMALLEST_BYTES, _LARGEST_BYTES = 2**18, 2**30
+PROBE_BYTES = {"gloo": 2**20}
+PROBE_BYTES_ELSE = 2**26
+"""Of the probe, by back end."""
+AIM_S = {"gloo": 0.04}
+AIM_S_ELSE = 0.02
+"""How long a message should take: long enough for the bandwidth to show, no longer."""
+
+
+def fitting_size_bytes(probes: Iterable[Trial], backend: str) -> int:
+    """Returns a power of two that takes about as long as is aimed at, by the probes' median.
+
+    Args:
+        probes: trials of the probe; where none is ok its own size stands.
+        backend: that ran them.
+    """
+    rates = [
+        probe.summary.busbw_gb_per_s
+        for probe in probes
+        if probe.status is Status.OK and probe.summary is not None and probe.summary.busbw_gb_per_s
+    ]
+    if not rates:
+        return PROBE_BYTES.get(backend, PROBE_BYTES_ELSE)
+    wanted = float(np.median(rates)) * 1e9 * AIM_S.get(backend, AIM_S_ELSE)
+    fitting = int(2 ** math.ceil(math.log2(max(wanted, 1.0))))
+    return min(max(fitting, _SMALLEST_BYTES), _LARGEST_BYTES)
