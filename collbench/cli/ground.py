@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -87,6 +87,10 @@ class Ground:
         if self.slots.fake_hosts:
             return self.slots.hosts
         return len({place.node for place in self.topology.ranks})
+
+    def with_topology(self, topology: Topology) -> Ground:
+        """Returns the same where more is known of the nodes."""
+        return replace(self, topology=topology)
 
     def watch(self) -> HardwareWatch:
         """Returns what reads this machine's counters: of its own GPUs alone."""

@@ -24,6 +24,10 @@ _COMMANDS = {
         "collbench.cli.ab:ab",
         "Measure settings, libraries or environments interleaved, and say which is faster.",
     ),
+    "scale": (
+        "collbench.cli.scale:scale",
+        "Add nodes one by one and find the oversubscription knee.",
+    ),
     "pairwise": (
         "collbench.cli.pairwise:pairwise",
         "Run nodes two by two and name the bad node, rail or path.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -35,7 +34,7 @@ def with_leaves(ground: Ground, topology_file: str | None) -> tuple[Ground, Leav
     )
     leaf_of = leaves.leaf_of if leaves is not None else {}
     nodes = [msgspec.structs.replace(n, leaf=leaf_of.get(n.name)) for n in topology.nodes]
-    return replace(ground, topology=msgspec.structs.replace(topology, nodes=nodes)), leaves
+    return ground.with_topology(msgspec.structs.replace(topology, nodes=nodes)), leaves
 
 
 def leaves_kept(topology: Topology, before: Topology) -> Topology:

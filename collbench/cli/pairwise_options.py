@@ -22,7 +22,7 @@ from collbench.units import parse_size
 
 Command = Callable[..., Any]
 
-_SHARED = (
+SHARED = (
     "backend",
     "gpus",
     "via",
@@ -119,7 +119,7 @@ _OWN = (
 )
 PAIRWISE_OPTIONS = (
     *_OWN,
-    *(option for option in OPTIONS if option.param in _SHARED),
+    *(option for option in OPTIONS if option.param in SHARED),
 )
 
 

@@ -38,9 +38,11 @@ def chosen_members(
     others = [number for number in able if nodes[number].name in allowed - {qualify}]
     if len(others) < PARTNERS:
         where = "" if against is None else f" of --against {against}"
+        one = len(others) == 1
         raise UsageError(
-            f"--qualify {qualify}: {len(others)} other nodes{where} are here, {PARTNERS} that are"
-            " known to be good are needed; start it on them as well"
+            f"--qualify {qualify}: {len(others)} other node{'' if one else 's'}{where}"
+            f" {'is' if one else 'are'} here, {PARTNERS} that are known to be good are needed;"
+            " start it on them as well"
         )
     (mine,) = [number for number in able if nodes[number].name == qualify]
     leaf = nodes[mine].leaf
@@ -52,8 +54,11 @@ def chosen_members(
 def _allowed(against: str, nodes: Sequence[Node]) -> set[str]:
     path = Path(against)
     if path.is_file():
-        words = path.read_text().split()
-        return {name for word in words for name in expand_hostlist(word)}
+        try:
+            words = path.read_text().split()
+            return {name for word in words for name in expand_hostlist(word)}
+        except (OSError, UnicodeDecodeError, UsageError) as problem:
+            raise UsageError(f"--against {against}: {problem}") from None
     leaves = {node.leaf for node in nodes if node.leaf is not None}
     if against in leaves:
         return {node.name for node in nodes if node.leaf == against}

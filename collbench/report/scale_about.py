@@ -64,10 +64,10 @@ class ScaleAbout:
             for name, why in nodes.items()
         }
 
-    def name(self, node: int) -> str:
-        """Returns a node's name, its number where the topology does not hold it."""
+    def name(self, node: int) -> str | None:
+        """Returns the name of a node number, None where the topology does not hold it."""
         nodes = self.topology.nodes
-        return nodes[node].name if node < len(nodes) else f"node {node}"
+        return nodes[node].name if node < len(nodes) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +122,7 @@ def curves_of(
 ) -> list[Curve]:
     """Returns all curves, by pattern and order; latency is taken out as the verdict did.
 
-    Pairs of slow nodes are left out, as in the verdict.
+    Pairs of slow nodes are left out, as in the verdict; collectives with them have no law.
 
     Args:
         verdict: on the observations.
@@ -132,7 +132,7 @@ def curves_of(
     slow = frozenset(one.node for one in verdict.slow_nodes)
     corrected, _ = correct_latency(observations)
     rates = [rate for one in corrected for rate in _rates(one, leaf_of, slow)]
-    law = _Law(verdict, rates)
+    law = _Law(verdict, rates, slow)
     kinds: dict[tuple[ScalePattern, NodeOrder], list[_Rate]] = {}
     for rate in rates:
         kinds.setdefault((rate.one.step.pattern, rate.one.step.order), []).append(rate)
@@ -147,6 +147,13 @@ def curves_of(
         for order in NodeOrder
         if (pattern, order) in kinds
     ]
+
+
+def measured(observations: Sequence[Observation]) -> list[Observation]:
+    """Returns the usable observations of the large size, as they were measured."""
+    usable = [one for one in observations if one.usable]
+    largest = max((one.step.size_bytes for one in usable), default=0)
+    return [one for one in usable if one.step.size_bytes == largest]
 
 
 def pair_rates(
@@ -218,8 +225,8 @@ def _groups(one: Observation) -> int:
 class _Law:
     """What the verdict's knee lets expect, each pattern over its own full rate."""
 
-    def __init__(self, verdict: ScaleVerdict, rates: Sequence[_Rate]) -> None:
-        self._fit = verdict.fit
+    def __init__(self, verdict: ScaleVerdict, rates: Sequence[_Rate], slow: frozenset[int]) -> None:
+        self._fit, self._slow = verdict.fit, slow
         hosts = verdict.check(FalseKneeKind.HOSTS)
         self._hosts = bool(hosts and hosts.found)
         self._full = verdict.full_gb_per_s
@@ -229,10 +236,10 @@ class _Law:
         full: dict[Hashable, list[float]] = {}
         for rate in rates if self._known else ():
             one = rate.one
-            if one.step.n > 1:
+            if self._is_held_by_uplinks(one):
                 freed = rate.rate / self._fit.expected_share(rate.flows)
                 full.setdefault(_kind(rate), []).append(freed)
-                if one.step.order is NodeOrder.CONTIGUOUS or one.step.m:
+                if _is_baseline(one):
                     full.setdefault(_baseline(rate), []).append(freed)
         self._bases = {key: float(np.median(values)) for key, values in full.items()}
 
@@ -247,9 +254,15 @@ class _Law:
         high = 1.0 if fit.flows_high is None or not flows else min(1.0, fit.flows_high / flows)
         yield base * low, base * middle, base * high
 
+    def _is_held_by_uplinks(self, one: Observation) -> bool:
+        """One node alone uses no network; a slow one holds up a collective by itself."""
+        return one.step.n > 1 and (bool(one.step.m) or not self._slow & set(one.step.nodes))
+
     def _base(self, rate: _Rate) -> float | None:
         pattern = rate.one.step.pattern
         if pattern is ScalePattern.INSIDE or not self._known:
+            return None
+        if not self._is_held_by_uplinks(rate.one):
             return None
         if pattern is ScalePattern.PAIRS and not self._hosts and self._full is not None:
             return self._full
@@ -264,11 +277,15 @@ def _kind(rate: _Rate) -> Hashable:
     return rate.one.step.pattern, rate.one.algorithm
 
 
+def _is_baseline(one: Observation) -> bool:
+    if one.step.pattern in RINGS:
+        return one.step.order is NodeOrder.CONTIGUOUS
+    return one.step.pattern is ScalePattern.INSIDE
+
+
 def _baseline(rate: _Rate) -> Hashable:
     """Returns what has the same rate where no uplink limits: as many pairs, the ring of n nodes."""
     step = rate.one.step
     if step.pattern in PAIRED:
-        # Pairs are held against those inside leaves alone.
-        side = ScalePattern.INSIDE
-        return side, step.asked
+        return ScalePattern.INSIDE, step.asked
     return step.pattern, step.n, step.growth, rate.one.algorithm

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bar_runs import RUN, stored
 from law_curves import curve, side
-from noise import KINDS, as_side, changed, equal_settings, table
+from noise import KINDS, as_side, changed, equal_settings, reference, table
 from records import make_trial
 
 from collbench.analyze.alphabeta import fit_segments
@@ -19,6 +19,7 @@ from collbench.analyze.best import best_settings
 from collbench.analyze.compare import Verdict, compare_cases
 from collbench.analyze.located import Kind, locate
 from collbench.analyze.trend import independent_blocks, trend
+from collbench.model import Mode
 from collbench.stats import median_interval
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
@@ -146,15 +147,40 @@ def test_one_repeat_against_a_baseline(kind, repeats):
     for _ in range(tables):
         keys, logs = table(kind, random, repeats + 1)
         made = make_baseline([stored(trials_of(keys, logs[:repeats]))])
-        wrong += BarVerdict.BELOW in verdicts_on(trials_of(keys, logs[repeats:]), made)
-        slower = verdicts_on(trials_of(keys, logs[repeats:] + np.log(1.2)), made)
-        found.append(np.mean([verdict is BarVerdict.BELOW for verdict in slower]))
+        same = judged(trials_of(keys, logs[repeats:]), made)
+        slower = judged(trials_of(keys, logs[repeats:] + np.log(1.2)), made)
+        wrong += any(case.verdict is BarVerdict.BELOW for case in same)
+        found.append(np.mean([case.verdict is BarVerdict.BELOW for case in slower]))
     print(
         f"\nbars | {kind} | {repeats} + 1 | any below in {wrong / tables:.1%} of {tables} tables"
         f" | 20 % slower, found {np.mean(found):.0%}"
     )
 
-    assert wrong <= 0.02 * tables or kind not in ("log-normal", "drift")
+    # A weaker claim than with repeats on both sides: docs/baseline.md has the table.
+    assert wrong <= 0.04 * tables or kind not in ("log-normal", "drift")
+
+
+def test_5_repeats_against_a_baseline_of_5():
+    random, draws = np.random.default_rng(9), 100
+    keys, logs = reference()
+    unclear = {Mode.EAGER: [], Mode.GRAPH: []}
+    below = 0
+    for _ in range(draws):
+        rows = random.permutation(len(logs))[:10]
+        made = make_baseline([stored(trials_of(keys, logs[rows[:5]]))])
+        cases = judged(trials_of(keys, logs[rows[5:]]), made)
+        below += any(case.verdict is BarVerdict.BELOW for case in cases)
+        for mode, counts in unclear.items():
+            mine = [case for case in cases if case.case.mode is mode]
+            counts.append(sum(case.verdict is BarVerdict.UNCLEAR for case in mine))
+    for mode, counts in unclear.items():
+        print(
+            f"\nbars | recorded {mode} | 5 + 5 | unclear {np.mean(counts):.1f} of"
+            f" {len(keys) // 2} cases, any in {np.count_nonzero(counts)} of {draws} draws"
+        )
+
+    assert below <= 0.02 * draws
+    assert not any(unclear[Mode.GRAPH])
 
 
 def trials_of(keys, logs):
@@ -166,9 +192,8 @@ def trials_of(keys, logs):
     ]
 
 
-def verdicts_on(trials, made):
-    report = check_against(trials, RUN, Bars(baseline=made), lambda case, proof: None)
-    return [case.verdict for case in report.cases]
+def judged(trials, made):
+    return check_against(trials, RUN, Bars(baseline=made), lambda case, proof: None).cases
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.02])

@@ -1,0 +1,77 @@
+"""What commands say of a ``scale`` run, live or stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collbench.analyze.scale_rows import observations_of
+from collbench.analyze.scale_types import Observation
+from collbench.analyze.scale_verdict import ScaleVerdict, judge_scale
+from collbench.model import Node, NodeState, Topology
+from collbench.report.scale_about import ScaleAbout
+from collbench.store import StoredRun
+from collbench.units import format_size
+
+
+def judged(stored: StoredRun) -> tuple[ScaleVerdict, list[Observation], ScaleAbout]:
+    """Returns all that reports of a run need."""
+    observations = observations_of(stored.topology, stored.trials)
+    leaves = leaves_of(stored.topology)
+    verdict = judge_scale(observations, leaves)
+    return verdict, observations, about_of(stored, observations, leaves)
+
+
+def leaves_of(topology: Topology) -> tuple[tuple[int, ...], ...] | None:
+    """Returns node numbers by leaf, of nodes with ranks; None where a leaf is unknown."""
+    holders = {place.node for place in topology.ranks}
+    found: dict[str, list[int]] = {}
+    for number, node in enumerate(topology.nodes):
+        if node.name not in holders:
+            continue
+        if node.leaf is None:
+            return None
+        found.setdefault(node.leaf, []).append(number)
+    return tuple(tuple(members) for members in found.values()) or None
+
+
+def about_of(
+    stored: StoredRun,
+    observations: Sequence[Observation],
+    leaves: tuple[tuple[int, ...], ...] | None,
+) -> ScaleAbout:
+    """Returns what a report says of a run beside its verdict."""
+    run, nodes = stored.run, stored.topology.nodes
+    whys = run.suite.get("left_out")
+    source = run.suite.get("leaves_source")
+    said = whys if isinstance(whys, dict) else {}
+    patterns = list(dict.fromkeys(str(one.step.pattern) for one in observations))
+    sizes = [one.step.size_bytes for one in observations]
+    steps = len({one.step for one in observations})
+    return ScaleAbout(
+        run=run,
+        topology=stored.topology,
+        asked=tuple(node.name for node in nodes),
+        answered=tuple(n.name for n in nodes if n.state in (NodeState.PRESENT, NodeState.LOST)),
+        absent=_of_state(nodes, said, NodeState.ABSENT),
+        excluded=_of_state(nodes, said, NodeState.EXCLUDED),
+        lost=_of_state(nodes, said, NodeState.LOST, NodeState.UNKILLABLE),
+        leaves=leaves,
+        leaves_source=source if isinstance(source, str) else None,
+        ran=f"{', '.join(patterns)} {format_size(max(sizes))}" if sizes else "nothing",
+        steps=f"{steps} steps in {run.repeats} repeat{'s' * (run.repeats > 1)}",
+        duration_s=_duration_s(stored),
+    )
+
+
+def _duration_s(stored: StoredRun) -> float:
+    """Returns how long the rounds took: of each its longest trial."""
+    longest: dict[int, float] = {}
+    for trial in stored.trials:
+        if trial.group is not None:
+            number = trial.group.round
+            longest[number] = max(longest.get(number, 0.0), trial.duration_s)
+    return sum(longest.values())
+
+
+def _of_state(nodes: Sequence[Node], whys: dict[str, str], *states: NodeState) -> dict[str, str]:
+    return {node.name: str(whys.get(node.name, "")) for node in nodes if node.state in states}
