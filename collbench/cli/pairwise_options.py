@@ -221,6 +221,24 @@ def with_options_of_before(
     return {**given, **taken}, shlex.join(["collbench", *run.argv])
 
 
+def refuse_other_ground(before: Run, *, simulated: bool) -> None:
+    """Makes sure that a model's run goes on with a model, and a measured one with hardware.
+
+    Args:
+        before: the run's header.
+        simulated: whether a model answers now.
+
+    Raises:
+        UsageError: it is the other one.
+    """
+    if before.simulated != simulated:
+        kinds = ("measured", "simulated")
+        raise UsageError(
+            f"run {before.run_id} is {kinds[before.simulated]} and this call is"
+            f" {kinds[simulated]}; give the options of before, or --resume alone"
+        )
+
+
 def refuse_another_question(before: Run, now: Run) -> None:
     """Makes sure that a run goes on with the nodes and the options that it began with.
 

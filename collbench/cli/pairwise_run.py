@@ -36,6 +36,7 @@ from collbench.cli.pairwise_options import (
     PairwiseRequest,
     build_pairwise,
     refuse_another_question,
+    refuse_other_ground,
     with_options_of_before,
 )
 from collbench.cli.pairwise_output import (
@@ -168,11 +169,13 @@ def _prepare(
     earlier: Earlier | None,
 ) -> _Prepared:
     plant = parse_plant(request.plant) if request.plant else None
+    if earlier is not None:
+        refuse_other_ground(earlier.stored.run, simulated=request.simulate is not None)
     ground, leaves = with_leaves(ground, request.topology)
     nodes, ranks = ground.topology.nodes, ranks_by_node(ground.topology)
     able = [number for number in ranks if ranks[number]]
     members = chosen_members(request.qualify, request.against, nodes, able)
-    _refuse_too_few(members, alone=ground.company.alone)
+    _refuse_too_few(members, alone=ground.company.alone, dry_run=request.dry_run)
     suite = ground.suite
     drawn = secrets.randbelow(2**31 - 1) + 1
     seed = suite.seed or (earlier.stored.run.seed if earlier else drawn)
@@ -223,8 +226,13 @@ def _prepare(
     )
 
 
-def _refuse_too_few(members: Sequence[int], *, alone: bool) -> None:
+def _refuse_too_few(members: Sequence[int], *, alone: bool, dry_run: bool) -> None:
     if len(members) < 2:
+        if dry_run and not alone:
+            raise UsageError(
+                "--dry-run does not wait for the other nodes, and of one alone there is no plan;"
+                " take it with --simulate and a fabric of as many nodes"
+            )
         how = (
             "start it on several: srun -N8 --ntasks-per-node=1 collbench pairwise"
             if alone
@@ -296,7 +304,7 @@ def _header(
         policy=suite.policy,
         repeats=1,
         seed=seed,
-        planned_trials=_planned_trials(schedule, place, members),
+        planned_trials=schedule.tried() * place.trials_a_pair(members),
         backend=ground.slots.backend,
         world_size=ground.slots.world_size,
         environment=read_environment(os.environ),
@@ -309,11 +317,6 @@ def _header(
     )
 
 
-def _planned_trials(schedule: Schedule, place: PairPlace, members: Sequence[int]) -> int:
-    rails = min(len(place.ranks[number]) for number in members)
-    return schedule.tried() * (rails + 1 + place.latency)
-
-
 def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
     schedule, ground = prepared.schedule, prepared.ground
     prepared.tell(heading(run, ground.topology))
@@ -322,7 +325,7 @@ def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
     seconds = len(schedule.rounds) * (_ROUND_S + 30 * AIM_S.get(run.backend, AIM_S_ELSE))
     prepared.tell(
         f"plan: {len(prepared.members)} nodes, {counted_rounds(len(schedule.rounds), most)},"
-        f" {schedule.share_tried:.0%} of the paths,"
+        f" {100 * schedule.share_tried:.3g}% of the paths,"
         f" messages of {'a size to be found' if size is None else format_size(size)},"
         f" about {format_duration(seconds)} and who looks bad again    run {run_id}"
     )
@@ -487,8 +490,7 @@ def _report(prepared: _Prepared, end: SessionEnd, folder: Path) -> int:
         say(verdict_document(state, result, about).decode())
     else:
         say(pairwise_text(state, result, about))
-        mine = _qualified(prepared, result)
-        if mine is not None:
+        if (mine := _qualified(prepared, result)) is not None:
             say(f"\nQUALIFY {prepared.request.qualify}: {mine.verdict}")
         newest = prepared.request.results is None and prepared.earlier is None
         name = "last" if newest else str(folder)

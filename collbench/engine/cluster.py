@@ -123,8 +123,9 @@ class ClusterEngine:
     def run(self, round_: Round) -> Iterator[Outcome]:
         """Yields one outcome a case, each as soon as it is finished; groups run at once."""
         self._outcomes = asyncio.Queue()
+        start = asyncio.Barrier(len(round_.groups))
         self._tasks = [
-            self._loop.create_task(self._controller.drive(group, round_, self._outcomes))
+            self._loop.create_task(self._controller.drive(group, round_, self._outcomes, start))
             for group in round_.groups
         ]
         try:

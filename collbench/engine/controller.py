@@ -105,15 +105,37 @@ class Controller:
             raise NothingMeasured(f"the ranks do not come together: {self._explained(seats)}")
 
     async def drive(
-        self, group: Group, round_: Round, outcomes: asyncio.Queue[Outcome | BaseException]
+        self,
+        group: Group,
+        round_: Round,
+        outcomes: asyncio.Queue[Outcome | BaseException],
+        start: asyncio.Barrier,
     ) -> None:
-        """Runs a group's cases, one after the other; puts out one outcome for each."""
+        """Runs a group's cases, one after the other; puts out one outcome for each.
+
+        Args:
+            group: of the round.
+            round_: it is in.
+            outcomes: where they go.
+            start: of all groups of the round: all of them stand before the first is measured, so
+                that they load what they share at the same time.
+        """
         state = self._state(group, round_)
         try:
-            for case in group.cases:
-                outcomes.put_nowait(await self._outcome(state, case))
+            start_s = time.time()
+            first, *rest = group.cases
+            seats = await self._team(state, first, timed_in(first, state.policy))
+            await start.wait()
+            outcomes.put_nowait(await self._outcome(state, first, seats, start_s))
+            for case in rest:
+                start_s = time.time()
+                seats = await self._team(state, case, timed_in(case, state.policy))
+                outcomes.put_nowait(await self._outcome(state, case, seats, start_s))
+        except asyncio.BrokenBarrierError:
+            pass  # another group has said why
         except Exception as problem:  # noqa: BLE001  raised again where outcomes are taken
             outcomes.put_nowait(problem)
+            await start.abort()
 
     def _state(self, group: Group, round_: Round) -> _GroupState:
         """Returns what is known of a group; workers that stand in one of the same ranks stay."""
@@ -127,10 +149,10 @@ class Controller:
         state.policy, state.place = policy, round_.place_of(group)
         return state
 
-    async def _outcome(self, state: _GroupState, case: Case) -> Outcome:
-        start_s = time.time()
+    async def _outcome(
+        self, state: _GroupState, case: Case, seats: list[Seat] | Fault, start_s: float
+    ) -> Outcome:
         kind = timed_in(case, state.policy)
-        seats = await self._team(state, case, kind)
         if isinstance(seats, Fault):
             return self._unmeasured(state, case, seats, start_s)
         start_s = time.time()

@@ -45,6 +45,10 @@ class PairPlace:
     latency: bool = True
     """False where ranks share a GPU: then a small exchange waits for the others' turn."""
 
+    def trials_a_pair(self, nodes: Iterable[int]) -> int:
+        """Returns how many trials a pair of these nodes has, where they have as many ranks."""
+        return min(len(self.ranks[node]) for node in nodes) + 1 + self.latency
+
 
 class PairRounds:
     """Makes the engine's rounds; numbers them through the run.

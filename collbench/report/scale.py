@@ -21,8 +21,8 @@ from collbench.analyze.scaling import (
 from collbench.report.closing import wrapped
 from collbench.report.pairwise_about import mark_words
 from collbench.report.pairwise_words import listed
-from collbench.report.rate_unit import RateUnit, rate_unit
-from collbench.report.scale_about import Curve, LeafOf, ScaleAbout, curves_of, measured
+from collbench.report.rate_unit import RateUnit
+from collbench.report.scale_about import Curve, LeafOf, ScaleAbout, curves_of, measured, unit_of
 from collbench.report.sections import Section, sections_text
 from collbench.units import format_duration
 
@@ -69,11 +69,6 @@ def scale_text(
     return sections_text(["\n".join(_answer(verdict, about))], sections)
 
 
-def unit_of(curves: Iterable[Curve]) -> RateUnit:
-    """Returns the unit of all rates of a report."""
-    return rate_unit(np.array([step.rate for curve in curves for step in curve.steps]))
-
-
 def bisection_of(curves: Iterable[Curve]) -> Bisection | None:
     """Returns the bisection bandwidth on the most nodes, None where halves were not run."""
     for curve in curves:
@@ -87,18 +82,18 @@ def bisection_of(curves: Iterable[Curve]) -> Bisection | None:
 
 def _answer(verdict: ScaleVerdict, about: ScaleAbout) -> list[str]:
     mark = mark_words(about.run)
+    said = headline(verdict)
     lines = wrapped(mark, "", "  ") if mark else []
-    lines += wrapped(headline(verdict), "", "  ")
+    lines += wrapped(said, "", "  ")
     lines += _block("seen", filter(None, [seen(verdict)]))
     lines += _block("for you", for_you(verdict))
     lines += _block("not it", filter(None, ["; ".join(not_it(verdict))]))
-    lines += _block("also", also(verdict))
-    names = [(one.name, about.name(one.node)) for one in verdict.slow_nodes]
-    told = listed([f"{one} is {name}" for one, name in names if name], _MOST_NAMES)
+    lines += _block("also", (text for text in also(verdict) if text[1:] not in said))
+    names = {one.name: about.name(one.node) for one in verdict.slow_nodes}
+    told = listed([f"{one} is {name}" for one, name in names.items() if name], _MOST_NAMES)
     lines += _block("next", filter(None, [next_step(verdict), told, *about.next_commands]))
-    missing = [f"{name} {what}" for name, what in about.missing.items()]
-    lines += _block("missing", filter(None, [listed(missing, _MOST_NAMES)]))
-    return [*lines, *_block("ran", [_ran(about)])]
+    missing = listed([f"{name} {what}" for name, what in about.missing.items()], _MOST_NAMES)
+    return [*lines, *_block("missing", filter(None, [missing])), *_block("ran", [_ran(about)])]
 
 
 def _block(label: str, lines: Iterable[str]) -> list[str]:
@@ -115,10 +110,11 @@ def _ran(about: ScaleAbout) -> str:
     if about.leaves is not None:
         sizes = sorted({len(leaf) for leaf in about.leaves})
         leaves = f"{len(about.leaves)} lea{'f' if len(about.leaves) == 1 else 'ves'} of"
-        leaves += f" {' to '.join(map(str, dict.fromkeys([sizes[0], sizes[-1]])))} nodes"
+        leaves += f" {' to '.join(map(str, dict.fromkeys([sizes[0], sizes[-1]])))}"
+        leaves += f" node{'s' * (sizes[-1] > 1)}"
         leaves += f" from {about.leaves_source}" if about.leaves_source else ""
-    took = f"{about.steps}, {format_duration(about.duration_s)}"
-    return " | ".join([answered, leaves, about.ran, took, f"run {about.run.run_id}"])
+    took = f"{about.steps}, {format_duration(about.duration_s)} | run {about.run.run_id}"
+    return " | ".join([answered, leaves, about.ran, took])
 
 
 def _pair_sections(
@@ -135,8 +131,7 @@ def _pair_sections(
     for step in (across.steps[k] for k in kept):
         beside = control.get(step.at)
         rates = (step.rate, step.law, step.worst_pair, beside.rate if beside else None)
-        sums = step.flows * step.rate
-        cells = [_cell(rate, unit) for rate in (*rates, sums)]
+        cells = [_cell(rate, unit) for rate in (*rates, step.flows * step.rate)]
         rows.append([f"{step.flows:g}", str(step.groups), *cells])
     rail = " on a rail" if across.rails > 1 else ""
     yield Section(
@@ -200,7 +195,7 @@ def _beside(
     unit: RateUnit,
 ) -> Iterator[Section]:
     """Yields parallel efficiency, bisection bandwidth and jitter."""
-    kinds: dict[tuple[ScalePattern, NodeOrder], list[Efficiency]] = {}
+    kinds: dict[tuple[str, str], list[Efficiency]] = {}
     for one in efficiencies(measured(observations), leaf_of):
         kinds.setdefault((one.pattern, one.order), []).append(one)
     lines = [*_bisection(verdict, curves, unit), *_jitter(observations)]
@@ -240,11 +235,9 @@ def _bisection(verdict: ScaleVerdict, curves: Sequence[Curve], unit: RateUnit) -
     if found is None:
         return
     rails = f" x {found.rails} rails" if found.rails > 1 else ""
-    total = unit.text(found.total_gb_per_s)
-    words = (
-        f"bisection bandwidth: {total} {unit.name} one way between the halves of"
-        f" {found.nodes} nodes ({found.pairs} pairs x {unit.text(found.rate_gb_per_s)}{rails})"
-    )
+    pairs = f"{found.pairs} pair{'s' * (found.pairs > 1)} x {unit.text(found.rate_gb_per_s)}"
+    words = f"bisection bandwidth: {unit.text(found.total_gb_per_s)} {unit.name} one way, halves of"
+    words += f" {found.nodes} nodes ({pairs}{rails})"
     if verdict.full_gb_per_s is not None:
         words += f", {100 * found.rate_gb_per_s / verdict.full_gb_per_s:.3g} % of full rate"
     yield words
@@ -291,9 +284,8 @@ def _kept(loads: Sequence[float], knee: float | None) -> list[int]:
 
 
 def _left_out(kept: Sequence[int], count: int) -> list[str]:
-    if len(kept) == count:
-        return []
-    return [f"{len(kept)} of {count} steps, those nearest the knee among them; all: --json"]
+    words = f"{len(kept)} of {count} steps, with those nearest the knee; all of them: --json"
+    return [words] * (len(kept) < count)
 
 
 def _corrected(verdict: ScaleVerdict) -> str:

@@ -6,7 +6,7 @@ there, so that text, JSON and picture show the same figures.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,7 @@ from collbench.analyze.knee_points import correct_latency
 from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict
 from collbench.model import Run, Topology
+from collbench.report.rate_unit import RateUnit, rate_unit
 
 LeafOf = Mapping[int, int]
 
@@ -147,6 +148,11 @@ def curves_of(
         for order in NodeOrder
         if (pattern, order) in kinds
     ]
+
+
+def unit_of(curves: Iterable[Curve]) -> RateUnit:
+    """Returns the unit of all rates of a report."""
+    return rate_unit(np.array([step.rate for curve in curves for step in curve.steps]))
 
 
 def measured(observations: Sequence[Observation]) -> list[Observation]:

@@ -314,8 +314,9 @@ class FakeCluster:
     async def run(self, round_: Round) -> list[Outcome]:
         """Returns the outcomes of a round whose groups run at the same time."""
         outcomes: asyncio.Queue[Outcome | BaseException] = asyncio.Queue()
+        start = asyncio.Barrier(len(round_.groups))
         driving = [
-            asyncio.ensure_future(self.controller.drive(group, round_, outcomes))
+            asyncio.ensure_future(self.controller.drive(group, round_, outcomes, start))
             for group in round_.groups
         ]
         await asyncio.gather(*driving)

@@ -261,6 +261,21 @@ def test_groups_run_at_the_same_time_and_each_is_a_world_of_its_own(stage):
     assert steps.index("measure") > max(i for i, step in enumerate(steps) if step == "join")
 
 
+def test_no_group_is_measured_before_all_of_its_round_stand(stage):
+    groups = tuple(
+        Group(ranks=ranks, cases=tuple(listed(RING)), name=str(ranks[0])) for ranks in ((0,), (1,))
+    )
+
+    async def work():
+        cluster = FakeCluster(stage, nodes=(1, 1))
+        return await cluster.run(Round(repeat=0, groups=groups, number=0))
+
+    played(work())
+    steps = [event[0] for event in stage.events]
+    connected = max(place for place, step in enumerate(steps) if step == "connect")
+    assert steps.index("measure") > connected
+
+
 def pairs(number, *ranks, policy=None):
     """A round of groups of two ranks, each with one case."""
     groups = tuple(
@@ -272,6 +287,7 @@ def pairs(number, *ranks, policy=None):
 
 def test_records_of_groups_say_where_they_stood(play_rounds):
     trials = play_rounds([pairs(0, (0, 1), (2, 3)), pairs(1, (0, 1))], nodes=(1, 1, 1, 1))
+    trials.sort(key=lambda trial: (trial.group.round, trial.group.ranks))
 
     assert [(t.group.name, t.group.round, t.group.ranks, t.group.alone) for t in trials] == [
         ("0-1", 0, [0, 1], False),

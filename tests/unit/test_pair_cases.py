@@ -108,6 +108,16 @@ def test_data_are_checked_only_where_the_user_has_it_so():
     assert [one.policy.check for one in PairRounds(place, SIZE).of([(0, 1)])] == [False] * 3
 
 
+@pytest.mark.parametrize(
+    ("gpus", "latency", "trials"), [(1, True, 3), (1, False, 2), (8, True, 10), (8, False, 9)]
+)
+def test_it_is_known_beforehand_how_many_trials_a_pair_has(gpus, latency, trials):
+    place = a_place(gpus=gpus, latency=latency)
+    rounds = list(PairRounds(place, SIZE).of([(0, 1)]))
+
+    assert place.trials_a_pair([0, 1]) == trials == sum(len(one.groups) for one in rounds)
+
+
 def test_without_a_latency_pass_two_rounds_are_left():
     rounds = PairRounds(a_place(latency=False), SIZE).of([(0, 1)])
 
