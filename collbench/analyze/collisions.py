@@ -1,9 +1,12 @@
 """Hash collisions: flows that share one uplink of several while others lie idle.
 
 Oversubscription lowers every pair of a round; collisions leave some at full rate and halve others,
-and which, changes with the draw. Flows that pick one of u uplinks of a node link's rate by chance
-keep u / m (1 - (1 - 1/u)^m) of their rate together; u is fitted to the rounds, so that a fabric
-which is short of uplinks as well is told from one that has enough.
+and which, changes with the draw. A pair exchanges, and each of its directions picks one of u
+uplinks of a node link's rate by a hash of its own; the pair is as fast as the slower of the two.
+With m pairs it keeps E[1 / max(K, L)] of its rate, K and L the flows on its two uplinks, each
+1 + binomial(m - 1, 1/u). u is fitted to the rounds, so that a fabric which is short of uplinks as
+well is told from one that has enough. What a direction that waits for the other leaves to its neighbours is not counted,
+and where both directions share one hash they collide less: then the ratio comes out too small.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from collbench.analyze.knee import KneeAnswer, Point, Ratio, fit_knee
 from collbench.analyze.knee_points import rates_by_flows
@@ -135,8 +139,8 @@ def _hashed_ratio(rounds: Sequence[_Round], leaf_size: int) -> Ratio:
     flows = np.array([one.flows for one in rounds])
     means = np.array([one.shares.mean() for one in rounds])
     uplinks = np.geomspace(1.0, 16.0 * leaf_size, 400)
-    law = uplinks / flows[:, np.newaxis]
-    law = law * (1 - (1 - 1 / uplinks) ** flows[:, np.newaxis])
+    laws = {one: _share_kept(one, uplinks) for one in set(flows.tolist())}
+    law = np.array([laws[one] for one in flows.tolist()])
     errors = (means[:, np.newaxis] - law) ** 2
     random = np.random.default_rng(21)
     drawn = random.multinomial(len(rounds), np.full(len(rounds), 1 / len(rounds)), _RESAMPLES)
@@ -147,3 +151,12 @@ def _hashed_ratio(rounds: Sequence[_Round], leaf_size: int) -> Ratio:
         low=float(np.quantile(ratios, edge)),
         high=float(np.quantile(ratios, 1 - edge)),
     )
+
+
+def _share_kept(pairs: float, uplinks: FloatArray) -> FloatArray:
+    """Returns what a pair keeps of its rate among so many, by the number of uplinks."""
+    most = max(1, round(pairs))
+    counts = np.arange(1, most + 1)
+    below = stats.binom.cdf(counts - 1, most - 1, 1 / uplinks[:, np.newaxis])
+    both = np.diff(below**2, axis=1, prepend=0.0)
+    return np.asarray(both @ (1 / counts))

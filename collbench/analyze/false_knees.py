@@ -92,7 +92,8 @@ def node(joiner: SlowNode | None, pairs: Sequence[SlowNode], growths: int) -> Fa
     """Whether a node makes the step, not n."""
     if pairs:
         named = ", ".join(
-            f"{one.name} ({one.slower:.0%} slower, {one.values} partners)" for one in pairs[:3]
+            f"{one.name} ({one.slower:.0%} slower, {one.values} partners{_alone(one)})"
+            for one in pairs[:3]
         )
         more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
         text = f"slow whatever the partner: {named}{more}; left out of the fit"
@@ -108,6 +109,10 @@ def node(joiner: SlowNode | None, pairs: Sequence[SlowNode], growths: int) -> Fa
         return FalseKnee(kind=FalseKneeKind.NODE, found=None, text=text)
     text = f"no node's arrival explains a drop ({growths} sequences)"
     return FalseKnee(kind=FalseKneeKind.NODE, found=False, text=text)
+
+
+def _alone(one: SlowNode) -> str:
+    return "; alone in its leaf, so this may be the leaf's uplinks" if one.alone_in_leaf else ""
 
 
 def collisions(found: Collisions | None) -> FalseKnee:

@@ -64,11 +64,13 @@ def flows_per_uplink(step: Step, leaf_of: Mapping[int, int]) -> float:
 def flows_of_pairs(step: Step, leaf_of: Mapping[int, int]) -> tuple[float, ...]:
     """Returns for each pair how many flows share the uplink that limits it; 0: inside a leaf.
 
+    Of halves as well: who exchanges loads an uplink once each way.
+
     Raises:
         UsageError: a node that is in no leaf.
     """
-    places = _places(step, leaf_of)
-    ends = list(zip(places[::2], places[1::2], strict=True))
+    _places(step, leaf_of)
+    ends = [(leaf_of[a], leaf_of[b]) for a, b in step.pairs]
     load = Counter(leaf for a, b in ends if a != b for leaf in (a, b))
     return tuple(0.0 if a == b else float(max(load[a], load[b])) for a, b in ends)
 

@@ -1,8 +1,8 @@
 """From observations to the points of a knee: latency taken out, flows counted, plateaus named.
 
-Of a round of pairs the *mean* rate counts, of those that share an uplink: what the uplink carries,
-over its flows, however evenly they share it. The slowest of m falls with m by chance alone (7 % at
-64 pairs and 3 % of noise), which would look like a knee.
+Of a round of pairs, and of halves, the *mean* rate counts, of those that share an uplink: what the
+uplink carries, over its flows, however evenly they share it. The slowest of m falls with m by
+chance alone (7 % at 64 pairs and 3 % of noise), which would look like a knee.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def correct_latency(
     """Returns the observations of the large size with rates of S / (t - alpha), and alpha's share.
 
     alpha comes from the same steps at a smaller size, the median over those of one pattern, order
-    and number of nodes. Observations without such a partner stay as they are.
+    and, of collectives, number of nodes. Observations without such a partner stay as they are.
     """
     usable = [one for one in observations if one.usable]
     largest = max((one.step.size_bytes for one in usable), default=0)
@@ -77,8 +77,10 @@ def _partner(one: Observation) -> Hashable:
 
 
 def _place(one: Observation) -> Hashable:
+    """Returns what has one alpha; a pair's is the same however many run, and hashes draw anew."""
     step = one.step
-    return step.pattern, step.order, step.n, one.rail, one.algorithm
+    n = 0 if step.pairs else step.n
+    return step.pattern, step.order, n, one.rail, one.algorithm
 
 
 def _alpha_us(small: Observation, large: Observation) -> float:
@@ -120,23 +122,32 @@ def points_of(
     """
     usable = [one for one in observations if one.usable and not _held_up(one, slow)]
     if leaf_of is None:
-        return [_point(one, float(one.step.n), ()) for one in usable if _is_random(one.step)]
+        return [
+            _point(one, loaded_rate(one, None), float(one.step.n), ())
+            for one in usable
+            if _is_random(one.step)
+        ]
     baselines = {_baseline(one) for one in usable if one.step.order is NodeOrder.CONTIGUOUS}
     points: list[Point] = []
     for one in usable:
-        if one.step.pattern in PAIRED:
-            of_m: tuple[Hashable, ...] = (one.step.m,) if against_control else ()
+        if one.step.pattern in PAIRED or _has_pair_rates(one):
+            of_m: tuple[Hashable, ...] = (one.step.m,) if against_control and one.step.m else ()
             points += _of_pairs(one, leaf_of, of_m, slow)
         else:
             same_n = one.step.pattern in RINGS and _baseline(one) in baselines
             of_n: tuple[Hashable, ...] = (one.step.n, one.step.growth) if same_n else ()
-            points.append(_point(one, flows_per_uplink(one.step, leaf_of), of_n))
+            rate = one.rate_gb_per_s or 0.0
+            points.append(_point(one, rate, flows_per_uplink(one.step, leaf_of), of_n))
     return points
 
 
 def _held_up(one: Observation, slow: frozenset[int]) -> bool:
     """Whether slow nodes decide its rate: a collective's, or a round's without a rate a pair."""
-    return len(one.pair_rates_gb_per_s) != max(one.step.m, 1) and bool(slow & set(one.step.nodes))
+    return not _has_pair_rates(one) and bool(slow & set(one.step.nodes))
+
+
+def _has_pair_rates(one: Observation) -> bool:
+    return bool(one.step.pairs) and len(one.pair_rates_gb_per_s) == len(one.step.pairs)
 
 
 def _is_random(step: Step) -> bool:
@@ -154,8 +165,7 @@ def _kind(one: Observation) -> tuple[Hashable, ...]:
     return name, one.rail, one.algorithm
 
 
-def _point(one: Observation, flows: float, extra: tuple[Hashable, ...]) -> Point:
-    rate = one.rate_gb_per_s or 0.0
+def _point(one: Observation, rate: float, flows: float, extra: tuple[Hashable, ...]) -> Point:
     return Point(flows=flows, rate_gb_per_s=rate, plateau=(*_kind(one), *extra))
 
 
@@ -183,7 +193,7 @@ def rates_by_flows(
     share of a flow that they take.
     """
     flows = flows_of_pairs(one.step, leaf_of)
-    if len(one.pair_rates_gb_per_s) != len(flows):
+    if not _has_pair_rates(one):
         return {max(flows): (one.rate_gb_per_s,)} if flows and one.rate_gb_per_s else {}
     groups: dict[Hashable, tuple[float, list[float], list[float]]] = {}
     for pair, x, rate in zip(one.step.pairs, flows, one.pair_rates_gb_per_s, strict=True):
@@ -202,6 +212,19 @@ def _taken(flows: float, held: Sequence[float], rate: float) -> float:
     if flows == 0 or not held:
         return flows
     return round(flows - sum(1 - min(one / rate, 1.0) for one in held), 2)
+
+
+def loaded_rate(one: Observation, leaf_of: Mapping[int, int] | None) -> float:
+    """Returns a step's rate in GB/s: of pairs the mean of those at the most loaded uplink.
+
+    Where leaves are unknown, of all its pairs.
+    """
+    if not _has_pair_rates(one):
+        return one.rate_gb_per_s or 0.0
+    if leaf_of is None:
+        return _mean(one.pair_rates_gb_per_s)
+    rates = rates_by_flows(one, leaf_of)
+    return _mean(rates[max(rates)])
 
 
 def uplink_sums(

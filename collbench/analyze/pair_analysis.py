@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -34,6 +35,8 @@ from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_types import PairKind
 
 _FEW_COLLIDE = 0.05
+_LOW_ALONE = 0.15
+"""A pair alone across an uplink that is slow loses at least so much."""
 IDENTIFIABLE = 3
 """Nodes; of two nobody can tell which is the slow one."""
 
@@ -145,6 +148,16 @@ class Analysis:
         return found
 
     @cached_property
+    def lossy_pairs(self) -> tuple[tuple[int, int], ...]:
+        """Pairs that lose while neither of their nodes does with others, the lower number first."""
+        seen, size = self.loss, self.state.size
+        bad = np.zeros(size, bool)
+        bad[list(self.lossy_nodes)] = True
+        rows = seen.lossy & ~bad[seen.a] & ~bad[seen.b]
+        low, high = np.minimum(seen.a, seen.b)[rows], np.maximum(seen.a, seen.b)[rows]
+        return tuple(divmod(int(one), size) for one in distinct(low * size + high))
+
+    @cached_property
     def leaves(self) -> tuple[tuple[Screen, SlowLeaf], ...]:
         """Leaves whose uplinks look slow; of several looks the one that shows it most."""
         found: dict[tuple[int, ...], tuple[Screen, SlowLeaf]] = {}
@@ -181,11 +194,13 @@ class Analysis:
         mine &= np.isin(ends[0], leaf.leaves) | np.isin(ends[1], leaf.leaves)
         inside = float(one.centers[0])
         expected = again.expected if np.isnan(inside) else inside
-        low = again.logs - expected < leaf.deviation / 2
+        # All pairs at once fall further than one alone: a pair by itself need not be half as low.
+        depth = max(leaf.deviation / 2, math.log1p(-_LOW_ALONE))
+        low = again.logs - expected < depth
         return Again(
             tries=int(mine.sum()),
             low=int((low & mine).sum()),
-            chance=one.chance_below(leaf.deviation / 2),
+            chance=one.chance_below(depth),
             tested=leaf.tested,
         )
 

@@ -82,6 +82,29 @@ def measured(screen: Screen, again: Rerun, node: int, good: NDArray[np.bool_]) -
     )
 
 
+def measured_by_bar(screen: Screen, again: Rerun, node: int) -> Measured | None:
+    """Returns a node's figures against the bar, from all of its pairs; None without any.
+
+    Whether a partner is good does not matter: what is below the bar is, whoever the others are.
+    """
+    if screen.bar is None:
+        return None
+    one = screen.accuses[0] & (screen.a == node)
+    other = screen.accuses[1] & (screen.b == node)
+    second = again.with_good(node, np.ones_like(screen.slow))
+    logs = np.concatenate([screen.logs[one | other], again.logs[second]])
+    if not logs.size:
+        return None
+    effect = effect_of(logs - screen.bar, screen.spread)
+    return Measured(
+        value=math.exp(float(np.median(logs))),
+        expected=math.exp(screen.bar),
+        effect=effect,
+        values=logs.size,
+        low=int((logs < screen.bar).sum()),
+    )
+
+
 def direction(
     state: PairwiseState, screen: Screen, node: int, good: NDArray[np.bool_]
 ) -> NodeCode | None:

@@ -199,9 +199,17 @@ def explained_by(
     return np.asarray(screen.across & (of_node[screen.a] | of_node[screen.b]))
 
 
-def collisions(screen: Screen, good: NDArray[np.bool_]) -> float | None:
-    """Returns the share of pairs across leaves that fell behind the others; None without any."""
-    rows = screen.across & good[screen.a] & good[screen.b]
+def collisions(
+    screen: Screen, good: NDArray[np.bool_], explained: NDArray[np.bool_]
+) -> float | None:
+    """Returns the share of pairs across leaves that fell behind the others; None without any.
+
+    Args:
+        screen: the first look.
+        good: by node.
+        explained: by value: a slow uplink holds it up.
+    """
+    rows = screen.across & good[screen.a] & good[screen.b] & ~explained
     return share_behind(screen.relative[rows]) if rows.any() else None
 
 

@@ -11,7 +11,6 @@ from collbench.analyze.pair_analysis import IDENTIFIABLE, Analysis
 from collbench.analyze.pair_confirm import Outcome
 from collbench.analyze.pair_effects import effect_of
 from collbench.analyze.pair_fabric import SlowLeaf, SlowPath
-from collbench.analyze.pair_groups import distinct
 from collbench.analyze.pair_screen import Screen
 from collbench.analyze.pair_verdicts import FabricCode, FabricVerdict
 
@@ -106,15 +105,16 @@ def _broken_paths(found: Analysis) -> Iterator[FabricVerdict]:
 
 
 def _lossy_paths(found: Analysis) -> Iterator[FabricVerdict]:
-    """Yields pairs that lose, run after run, while neither node does with others."""
-    seen, size = found.loss, found.state.size
-    bad = np.zeros(size, bool)
-    bad[list(found.lossy_nodes)] = True
-    rows = seen.lossy & ~bad[seen.a] & ~bad[seen.b]
-    low, high = np.minimum(seen.a, seen.b)[rows], np.maximum(seen.a, seen.b)[rows]
-    for number in distinct(low * size + high):
-        a, b = int(number) // size, int(number) % size
+    """Yields pairs that lose, and did so again, while neither node does with others.
+
+    One that was fine when it was run again had a busy host or a full queue.
+    """
+    seen = found.loss
+    for a, b in found.lossy_pairs:
         mine = (np.minimum(seen.a, seen.b) == a) & (np.maximum(seen.a, seen.b) == b)
+        again = mine & seen.again
+        if again.any() and not seen.lossy[again].any():
+            continue
         yield FabricVerdict(
             code=FabricCode.SLOW_PATH,
             nodes=(a, b),

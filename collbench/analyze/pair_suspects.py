@@ -134,10 +134,19 @@ def _open_paths(found: Analysis) -> list[SuspectPair]:
         for a, b in found.broken.in_doubt
         if sum(found.broken.pairs[a, b].values()) == 1 and not _worked_again(found, a, b)
     ]
+    lossy = [pair for pair in found.lossy_pairs if not _looked_again(found, *pair)]
     return [
         SuspectPair(suspect=a, partner=b, why=FabricCode.SLOW_PATH, alone=True)
-        for a, b in [*slow, *broken]
+        for a, b in dict.fromkeys([*slow, *broken, *lossy])
     ]
+
+
+def _looked_again(found: Analysis, a: int, b: int) -> bool:
+    """Whether a pair's latency was taken again."""
+    seen = found.loss
+    return bool(
+        np.any(seen.again & (np.minimum(seen.a, seen.b) == a) & (np.maximum(seen.a, seen.b) == b))
+    )
 
 
 def _worked_again(found: Analysis, a: int, b: int) -> bool:

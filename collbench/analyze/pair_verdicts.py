@@ -62,6 +62,8 @@ class NodeVerdict:
     code: NodeCode | None = None
     measured: float | None = None
     expected: float | None = None
+    bar: str | None = None
+    """The bar that ``expected`` is, in its words; None: what the other nodes give."""
     unit: str = "GB/s"
     effect: Effect | None = None
     partners: int = 0

@@ -13,8 +13,8 @@ import numpy as np
 
 from collbench.analyze.pair_analysis import IDENTIFIABLE, Analysis, analyse
 from collbench.analyze.pair_confirm import Again, Outcome
-from collbench.analyze.pair_effects import Measured, direction, measured
-from collbench.analyze.pair_fabric import across_share, collisions
+from collbench.analyze.pair_effects import Measured, direction, measured, measured_by_bar
+from collbench.analyze.pair_fabric import across_share, collisions, explained_by
 from collbench.analyze.pair_fabric_verdicts import fabric_verdicts
 from collbench.analyze.pair_groups import distinct, partner_counts
 from collbench.analyze.pair_screen import Screen
@@ -34,7 +34,7 @@ def judge(state: PairwiseState) -> PairwiseResult:
     found = analyse(state)
     judges = _Judge(found)
     across = [one for one in found.screens if one.across.any()]
-    shares = [share for one in across if (share := collisions(one, found.good)) is not None]
+    shares = [share for one in across if (share := _collisions(found, one)) is not None]
     loads = [share for one in across if (share := across_share(one)) is not None]
     return PairwiseResult(
         nodes=tuple(judges.node(node) for node in range(state.size)),
@@ -46,6 +46,12 @@ def judge(state: PairwiseState) -> PairwiseResult:
         collisions=max(shares, default=None),
         broken_pairs=len(found.broken.pairs),
     )
+
+
+def _collisions(found: Analysis, one: Screen) -> float | None:
+    """Returns the share of pairs that fell behind; what slow uplinks explain is no collision."""
+    slow = tuple(leaf for look, leaf in found.leaves if found.leaf_confirmed(look, leaf))
+    return collisions(one, found.good, explained_by(found.state, one, slow))
 
 
 class _Judge:
@@ -109,7 +115,13 @@ class _Judge:
         # What goes over all rails is low with any of them: the rail itself says more.
         of_rails = [one for one in chosen if one.rail is not None]
         worst = min(of_rails or chosen, key=lambda one: one.scores[node] - one.cut.center)
-        figures = measured(worst, self._found.rerun_of(worst), node, self._found.good)
+        by_bar = bool(worst.below_bar[node] and not worst.slow[node])
+        again = self._found.rerun_of(worst)
+        figures = (
+            measured_by_bar(worst, again, node)
+            if by_bar
+            else measured(worst, again, node, self._found.good)
+        )
         rails = tuple(sorted(one.rail for one in chosen if one.rail is not None))
         confirmed = outcome is Outcome.CONFIRMED
         return self._say(
@@ -122,6 +134,7 @@ class _Judge:
             cleared=outcome is Outcome.CLEARED,
             measured=None if figures is None else figures.value,
             expected=None if figures is None else figures.expected,
+            bar=self._bar_words() if by_bar else None,
             effect=None if figures is None else figures.effect,
             evidence=self._words(node, worst, figures, looks[worst]),
         )
@@ -129,6 +142,10 @@ class _Judge:
     def _all_below(self, looks: dict[Screen, Again], node: int) -> bool:
         """Returns whether all of a node's pairs are below the bar, as all of everybody's are."""
         return self._partners[node] >= 2 and any(one.below_bar[node] for one in looks)
+
+    def _bar_words(self) -> str:
+        reference = self._found.state.reference
+        return "the bar" if reference is None else reference.source
 
     def _slow_code(self, node: int, worst: Screen, rails: tuple[int, ...]) -> NodeCode:
         of_all = {one.rail for one in self._found.screens if one.rail is not None}
@@ -147,11 +164,11 @@ class _Judge:
                 f" {figures.value:.4g} of {figures.expected:.4g} GB/s"
             )
         if one.below_bar[node] and one.bar is not None:
-            reference = self._found.state.reference
-            source = "the bar" if reference is None else reference.source
-            words.append(f"below {math.exp(one.bar):.4g} GB/s ({source})")
+            words.append(f"below {math.exp(one.bar):.4g} GB/s ({self._bar_words()})")
         if again.tries:
             words.append(f"run again with known-good partners: low {again.low} of {again.tries}")
+        elif not self._found.good.any():
+            words.append("no node is known to be good, to run it again with")
         else:
             words.append("not yet run again with known-good partners")
         return tuple(words)

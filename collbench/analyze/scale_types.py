@@ -15,7 +15,7 @@ class ScalePattern(StrEnum):
     INSIDE = "inside"
     """As many pairs inside leaves: the control."""
     HALF = "half"
-    """Node i of n sends to node i + n/2 in the order given (n odd: rounded down)."""
+    """Node i of n exchanges with node i + n/2 in the order given (n odd: the last one rests)."""
     ALL_REDUCE = "all_reduce"
     ALL_GATHER = "all_gather"
     REDUCE_SCATTER = "reduce_scatter"
@@ -64,7 +64,10 @@ class Step(Record, frozen=True, kw_only=True):
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """The pairs, of a pattern of pairs."""
+        """The pairs, of a pattern of pairs and of halves."""
+        if self.pattern is ScalePattern.HALF:
+            half = self.n // 2
+            return tuple(zip(self.nodes[:half], self.nodes[half : 2 * half], strict=True))
         if self.pattern not in PAIRED:
             return ()
         return tuple(zip(self.nodes[::2], self.nodes[1::2], strict=True))
@@ -76,10 +79,10 @@ class Observation(Record, frozen=True, kw_only=True):
     step: Step
     status: Status = Status.OK
     rate_gb_per_s: float | None = None
-    """The slowest pair's rate one way, or the collective's bus bandwidth (half: the slowest
-    node's rate); None where it was not measured."""
+    """The slowest pair's rate one way, of halves too, or the collective's bus bandwidth; None
+    where it was not measured."""
     pair_rates_gb_per_s: tuple[float, ...] = ()
-    """Of each pair, in the step's order."""
+    """Of each pair, of halves too, in the step's order."""
     time_us: float | None = None
     """Of one call, the slowest rank's median."""
     p95_us: float | None = None

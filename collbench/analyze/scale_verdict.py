@@ -8,7 +8,7 @@ plateau and one common knee.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from collbench.analyze.knee_points import (
     points_of,
     uplink_sums,
 )
+from collbench.analyze.scale_lost import LostSteps, lost_steps
 from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation, ScalePattern
 from collbench.analyze.scale_witness import Witness, witnesses
 from collbench.analyze.slow_nodes import SlowNode, slow_in_pairs, slow_joiner
-from collbench.model import Status
 
 _ONE_FLOW = 0.95
 _UNKNOWN = Ratio(value=None, low=None, high=None)
@@ -50,8 +50,8 @@ class ScaleVerdict:
     collisions: Collisions | None
     latency: Latency
     slow_nodes: tuple[SlowNode, ...]
-    lost: tuple[str, ...]
-    """Steps without a rate, in words."""
+    lost: LostSteps
+    """Steps without a rate."""
     reason: str | None = None
 
     def check(self, kind: FalseKneeKind) -> FalseKnee | None:
@@ -77,6 +77,13 @@ def judge_scale(observations: Sequence[Observation], leaves: Leaves | None) -> S
     Raises:
         UsageError: a node in two leaves, or in none.
     """
+    verdict = _judged_by_leaves(observations, leaves)
+    if verdict.answer is not KneeAnswer.INCONCLUSIVE or not verdict.lost.steps:
+        return verdict
+    return replace(verdict, reason=f"{verdict.reason}; {verdict.lost.summary}")
+
+
+def _judged_by_leaves(observations: Sequence[Observation], leaves: Leaves | None) -> ScaleVerdict:
     leaf_of = None if leaves is None else leaf_of_nodes(leaves)
     corrected, latency = correct_latency(observations)
     if leaf_of is None:
@@ -85,7 +92,7 @@ def judge_scale(observations: Sequence[Observation], leaves: Leaves | None) -> S
     sizes = [len(seen & set(leaf)) for leaf in leaves or ()]
     if sum(size > 0 for size in sizes) < 2:
         reason = f"cannot see uplinks: the {len(seen)} nodes are in one leaf"
-        return _nothing(observations, latency, max(sizes, default=0), reason)
+        return _one_leaf(observations, corrected, latency, leaf_of, reason)
     return _judged(observations, corrected, latency, leaf_of, max(sizes))
 
 
@@ -149,7 +156,7 @@ def _judged(
         collisions=collisions,
         latency=latency,
         slow_nodes=in_pairs if joiner is None else (joiner,),
-        lost=_lost(observations),
+        lost=lost_steps(observations),
         reason=reason,
     )
 
@@ -203,14 +210,6 @@ def _capacity(sums: Mapping[float, Sequence[float]], fit: KneeFit) -> float | No
     return float(np.median(late)) if late else None
 
 
-def _lost(observations: Sequence[Observation]) -> tuple[str, ...]:
-    return tuple(
-        f"{one.step.pattern} {one.step.order} n={one.step.n}: {one.status}"
-        for one in observations
-        if one.status is not Status.OK
-    )
-
-
 def _unknown_leaves(
     observations: Sequence[Observation], corrected: Sequence[Observation], latency: Latency
 ) -> ScaleVerdict:
@@ -237,26 +236,40 @@ def _unknown_leaves(
         collisions=None,
         latency=latency,
         slow_nodes=() if joiner is None else (joiner,),
-        lost=_lost(observations),
+        lost=lost_steps(observations),
         reason=reason,
     )
 
 
-def _nothing(
-    observations: Sequence[Observation], latency: Latency, leaf_size: int, reason: str
+def _one_leaf(
+    observations: Sequence[Observation],
+    corrected: Sequence[Observation],
+    latency: Latency,
+    leaf_of: Mapping[int, int],
+    reason: str,
 ) -> ScaleVerdict:
+    """Returns what can be said where nothing crosses an uplink: of nodes and hosts."""
+    in_pairs = tuple(slow_in_pairs(corrected, leaf_of, None))
+    slow = frozenset(one.node for one in in_pairs)
+    others = [one for one in corrected if not slow & set(one.step.nodes)]
+    growths = len({one.step.growth for one in corrected if one.step.pattern in RINGS})
+    checks = (
+        false_knees.hosts(corrected, slow),
+        false_knees.node(None if slow else slow_joiner(others), in_pairs, growths),
+        false_knees.latency(latency),
+    )
     return ScaleVerdict(
         answer=KneeAnswer.INCONCLUSIVE,
         fit=KneeFit(answer=KneeAnswer.INCONCLUSIVE, reason=reason),
         ratio=_UNKNOWN,
-        leaf_size=leaf_size,
-        full_gb_per_s=None,
+        leaf_size=len({node for one in observations for node in one.step.nodes}),
+        full_gb_per_s=_full_rate(points_of(_paired(corrected), leaf_of, slow=slow)),
         capacity_gb_per_s=None,
         witnesses=(),
-        checks=(),
+        checks=checks if observations else (),
         collisions=None,
         latency=latency,
-        slow_nodes=(),
-        lost=_lost(observations),
+        slow_nodes=in_pairs,
+        lost=lost_steps(observations),
         reason=reason,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collbench.analyze.knee import KneeFit, fit_knee
-from collbench.analyze.knee_points import points_of
+from collbench.analyze.knee_points import loaded_rate, points_of
 from collbench.analyze.scale_types import NodeOrder, Observation, ScalePattern
 
 
@@ -23,7 +23,7 @@ class Witness:
     n: int
     """The most nodes it ran on ..."""
     rates_gb_per_s: dict[NodeOrder, float]
-    """... and its rate there, by order: the median."""
+    """... and its rate there, by order: the median; of halves, of the mean over their nodes."""
 
 
 def witnesses(
@@ -45,7 +45,7 @@ def witnesses(
         rates: dict[NodeOrder, list[float]] = {}
         for one in mine:
             if one.step.n == n:
-                rates.setdefault(one.step.order, []).append(one.rate_gb_per_s or 0.0)
+                rates.setdefault(one.step.order, []).append(loaded_rate(one, leaf_of))
         yield Witness(
             pattern=pattern,
             fit=fit,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from collbench.analyze.false_knees import FalseKneeKind
 from collbench.analyze.knee import KneeAnswer, KneeFit
+from collbench.analyze.rate_unit import RateUnit, rate_unit
 from collbench.analyze.scale_types import NodeOrder, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict
 from collbench.analyze.scale_witness import Witness
@@ -31,8 +34,9 @@ def headline(verdict: ScaleVerdict) -> str:
     if verdict.answer is KneeAnswer.KNEE:
         of_sum = ""
         if verdict.capacity_gb_per_s is not None and verdict.full_gb_per_s is not None:
-            whole = k * verdict.full_gb_per_s
-            of_sum = f" ({verdict.capacity_gb_per_s:.3g} of {whole:.3g} GB/s)"
+            unit = _unit(verdict)
+            whole = unit.text(k * verdict.full_gb_per_s)
+            of_sum = f" ({unit.text(verdict.capacity_gb_per_s)} of {whole} {unit.name})"
         return (
             f"Knee: a leaf's uplinks carry {_span(fit)} node links of {k}: oversubscribed"
             f" {verdict.ratio.text}{of_sum}."
@@ -53,8 +57,9 @@ def seen(verdict: ScaleVerdict) -> str | None:
     control = ""
     if hosts is not None and hosts.found is False:
         control = "; as many pairs inside leaves keep full rate, so it is no host limit"
+    unit = _unit(verdict)
     return (
-        f"pairs across run at full rate ({verdict.full_gb_per_s:.3g} GB/s) up to"
+        f"pairs across run at full rate ({unit.text(verdict.full_gb_per_s)} {unit.name}) up to"
         f" {verdict.fit.flows or 0:.1f} at once, then share{control}"
     )
 
@@ -62,13 +67,14 @@ def seen(verdict: ScaleVerdict) -> str | None:
 def for_you(verdict: ScaleVerdict) -> Iterator[str]:
     """Yields a line for each other pattern: its rates on all nodes, and what it says of uplinks."""
     collided = verdict.collisions is not None and verdict.collisions.there
+    unit = _unit(verdict)
     for one in verdict.witnesses:
         name = "half to the other half" if one.pattern is ScalePattern.HALF else one.pattern
         rates = ", ".join(
-            f"{rate:.3g} {_ORDERS[order]}" for order, rate in one.rates_gb_per_s.items()
+            f"{unit.text(rate)} {_ORDERS[order]}" for order, rate in one.rates_gb_per_s.items()
         )
         says = "" if collided else f"; {_says(one)}"
-        yield f"{name} on {one.n} nodes: {rates} GB/s{says}"
+        yield f"{name} on {one.n} nodes, {unit.name}: {rates}{says}"
 
 
 def _says(one: Witness) -> str:
@@ -89,9 +95,12 @@ def also(verdict: ScaleVerdict) -> list[str]:
     """Returns the sentences of what is there beside the answer, and of what could not be told."""
     there = [one.text for one in verdict.checks if one.found]
     untold = [one.text for one in verdict.checks if one.found is None]
-    lost = list(verdict.lost[:_SHOWN])
-    if len(verdict.lost) > _SHOWN:
-        lost.append(f"{len(verdict.lost) - _SHOWN} more steps without a rate")
+    steps = verdict.lost.steps
+    lost = list(steps[:_SHOWN])
+    if len(steps) > _SHOWN:
+        lost.append(f"{len(steps) - _SHOWN} more steps without a rate")
+    if verdict.lost.node is not None:
+        lost.append(f"all steps without a rate are with node {verdict.lost.node}")
     return [*there, *untold, *lost]
 
 
@@ -99,6 +108,8 @@ def next_step(verdict: ScaleVerdict) -> str:
     """Returns what to do."""
     if verdict.slow_nodes:
         return f"look at {verdict.slow_nodes[0].name} first: collbench pairwise"
+    if verdict.lost.node is not None:
+        return f"look at node {verdict.lost.node} first: collbench pairwise"
     hosts = verdict.check(FalseKneeKind.HOSTS)
     if hosts is not None and hosts.found:
         return "look at the hosts: cores, memory and PCIe beside the NICs; then measure again"
@@ -114,6 +125,14 @@ def next_step(verdict: ScaleVerdict) -> str:
     if verdict.answer is KneeAnswer.INCONCLUSIVE:
         return "more repeats, more nodes in at least two leaves, or a larger size"
     return "nothing to do: the fabric carries all that its nodes send"
+
+
+def _unit(verdict: ScaleVerdict) -> RateUnit:
+    """Returns one unit for all sentences, so that slow links do not read 0.03 GB/s."""
+    rates = [rate for one in verdict.witnesses for rate in one.rates_gb_per_s.values()]
+    if verdict.full_gb_per_s is not None:
+        rates.append(verdict.full_gb_per_s)
+    return rate_unit(np.array(rates))
 
 
 def _collided(verdict: ScaleVerdict) -> str:

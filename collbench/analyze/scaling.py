@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collbench.analyze.knee_points import loaded_rate
 from collbench.analyze.scale_types import NodeOrder, Observation, ScalePattern
 from collbench.stats import spread
 
@@ -58,27 +59,28 @@ def efficiencies(
     leaf: dict[ScalePattern, dict[int, list[float]]] = {}
     for one in observations:
         step = one.step
-        if not one.usable or one.rate_gb_per_s is None or step.m:
+        if not one.usable or step.m:
             continue
-        rates.setdefault((step.pattern, step.order, step.n), []).append(one.rate_gb_per_s)
+        rate = loaded_rate(one, leaf_of)
+        rates.setdefault((step.pattern, step.order, step.n), []).append(rate)
         if step.n == 1:
-            alone.setdefault(step.pattern, []).append(one.rate_gb_per_s)
+            alone.setdefault(step.pattern, []).append(rate)
         elif leaf_of is not None and len({leaf_of[node] for node in step.nodes}) == 1:
-            leaf.setdefault(step.pattern, {}).setdefault(step.n, []).append(one.rate_gb_per_s)
+            leaf.setdefault(step.pattern, {}).setdefault(step.n, []).append(rate)
     found = []
     for (pattern, order, n), values in sorted(rates.items(), key=lambda item: item[0]):
-        rate = float(np.median(values))
+        middle = float(np.median(values))
         inside = leaf.get(pattern)
         found.append(
             Efficiency(
                 pattern=pattern,
                 order=order,
                 n=n,
-                rate_gb_per_s=rate,
-                against_one_node=rate / float(np.median(alone[pattern]))
+                rate_gb_per_s=middle,
+                against_one_node=middle / float(np.median(alone[pattern]))
                 if pattern in alone
                 else None,
-                against_one_leaf=rate / float(np.median(inside[max(inside)])) if inside else None,
+                against_one_leaf=middle / float(np.median(inside[max(inside)])) if inside else None,
             )
         )
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ class SlowNode:
     """Partners, or steps, that show it."""
     rail: int | None = None
     """Where rails were measured: that on which it is slowest."""
+    alone_in_leaf: bool = False
+    """No other node of its leaf took part: its leaf's uplinks may be slow instead."""
 
     @property
     def name(self) -> str:
@@ -51,11 +54,13 @@ def slow_in_pairs(
     median of their own round; a round of fewer than three pairs, against all such pairs.
     """
     found: dict[int, SlowNode] = {}
+    seen = {node for one in observations for node in one.step.nodes}
+    sizes = Counter(leaf_of[node] for node in seen)
     for rail in dict.fromkeys(one.rail for one in observations):
         mine = [one for one in observations if one.rail == rail]
         for slow in _slow_on_rail(_unlimited(mine, leaf_of, flows_at_full_rate), rail):
             if slow.node not in found or slow.slower > found[slow.node].slower:
-                found[slow.node] = slow
+                found[slow.node] = replace(slow, alone_in_leaf=sizes[leaf_of[slow.node]] == 1)
     return sorted(found.values(), key=lambda one: -one.slower)
 
 

@@ -25,11 +25,13 @@ def analyze(run: str, results: str | None, as_json: bool) -> int:
     from collbench.analyze.laws import laws_of
     from collbench.analyze.oddities import oddities
     from collbench.cli.output import limits_of, say
+    from collbench.cli.readers import refuse_unreadable
     from collbench.report.analysis import Analysis, analysis_json, analysis_text
 
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
         click.echo(f"collbench: {problem}", err=True)
+    refuse_unreadable(stored.run, "analyze")
     laws = laws_of(stored.trials, limits_of(stored.run, stored.topology))
     if not laws:
         raise UsageError(

@@ -44,6 +44,7 @@ def baseline(
       collbench sweep --repeats 5 --baseline baseline-2xH200.json
     """  # noqa: D301  click's mark for "do not rewrap"
     from collbench.analyze.baseline import make_baseline
+    from collbench.cli.readers import refuse_unreadable
     from collbench.store import find_run, read_run, results_root
 
     root = results_root(results, os.environ)
@@ -51,6 +52,7 @@ def baseline(
     for one in stored:
         for problem in one.problems:
             click.echo(f"collbench: {one.run.run_id}: {problem}", err=True)
+        refuse_unreadable(one.run, "baseline")
     made = make_baseline(stored)
     path = Path(output or default_name(made.hardware, simulated=made.simulated))
     _write(path, made, overwrite=overwrite)

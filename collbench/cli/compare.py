@@ -109,11 +109,13 @@ def _runs_inside(folder: Path) -> list[Path]:
 
 
 def _read(folder: Path) -> StoredRun:
+    from collbench.cli.readers import refuse_unreadable
     from collbench.store import read_run
 
     stored = read_run(folder)
     for problem in stored.problems:
         click.echo(f"collbench: {stored.run.run_id}: {problem}", err=True)
+    refuse_unreadable(stored.run, "compare")
     return stored
 
 

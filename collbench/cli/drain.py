@@ -8,11 +8,10 @@ import click
 import msgspec
 
 from collbench.cli.output import say
+from collbench.cli.readers import refuse_unreadable
 from collbench.errors import ExitCode, UsageError
 from collbench.report.drain_line import drain_line_of, failing, reason_text
 from collbench.store import StoredRun, find_run, read_run, results_root
-
-_COMMAND = "pairwise"
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,16 +47,12 @@ def drain(run: str, results: str | None, as_json: bool) -> int:
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
         say(f"collbench: {problem}", err=True)
-    header = stored.run
-    if header.command != _COMMAND:
-        raise UsageError(
-            f"run '{header.run_id}' is of '{header.command}'; drain reads runs of '{_COMMAND}'"
-        )
+    refuse_unreadable(stored.run, "drain")
     found = _document(stored)
     if as_json:
         say(msgspec.json.encode(found).decode())
     elif not found.drain and not found.refused:
-        say(f"nothing to drain: no node of run {header.run_id} fails for certain")
+        say(f"nothing to drain: no node of run {stored.run.run_id} fails for certain")
     else:
         for item in found.drain:
             say(item.line)

@@ -46,6 +46,7 @@ def tuner(
     Settings that are faster than NCCL's own choice beyond noise, elsewhere that choice as it ran.
     With --check the exit status is 1 where FILE makes the plug-in choose something else.
     """
+    from collbench.cli.readers import refuse_unreadable
     from collbench.interop.tuner_choices import choices_of
     from collbench.report.best import best_lines
 
@@ -54,6 +55,7 @@ def tuner(
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
         click.echo(f"collbench: {problem}", err=True)
+    refuse_unreadable(stored.run, "export")
     choices = choices_of(stored.run, stored.trials)
     if choices.table.needs_repeats:
         click.echo(best_lines(choices.table, stored.run.argv)[0], err=True)

@@ -24,16 +24,19 @@ _COMMANDS = {
         "collbench.cli.ab:ab",
         "Measure settings, libraries or environments interleaved, and say which is faster.",
     ),
-    "scale": (
-        "collbench.cli.scale:scale",
-        "Add nodes one by one and find the oversubscription knee.",
-    ),
     "pairwise": (
         "collbench.cli.pairwise:pairwise",
         "Run nodes two by two and name the bad node, rail or path.",
     ),
+    "scale": (
+        "collbench.cli.scale:scale",
+        "Add nodes one by one and find the oversubscription knee.",
+    ),
     "show": ("collbench.cli.show:show", "Print a stored run again: tables and conclusions."),
-    "plot": ("collbench.cli.plot:plot", "Draw bandwidth and latency of a stored run over size."),
+    "plot": (
+        "collbench.cli.plot:plot",
+        "Draw a stored run: curves, the matrix of pairs, rates over nodes.",
+    ),
     "compare": (
         "collbench.cli.compare:compare",
         "Compare stored runs, or two settings of one: what got slower, and where.",
@@ -111,6 +114,7 @@ def cli() -> None:
       python -m collbench sweep                 measure what is here, 30 s
       python -m collbench sweep -b 8 -e 1G -f 2 the ladder of nccl-tests
       collbench plot last                       draw it
+      srun -N 8 --ntasks-per-node=1 python -m collbench pairwise    name the bad node
     """  # noqa: D301  click's mark for "do not rewrap"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from collbench.cli.ground import Ground
 from collbench.engine.protocol import Executor
+from collbench.errors import UsageError
 from collbench.launch.leaves import Leaves, find_leaves
 from collbench.model import NodeState, Topology
 
@@ -72,3 +73,31 @@ def shares_gpus(ground: Ground) -> bool:
     """Whether several ranks have one GPU: then they take turns."""
     gpus = ground.slots.gpus
     return len({gpu.uuid for gpu in gpus}) < len(gpus)
+
+
+def refuse_too_few(members: Sequence[int], *, alone: bool, dry_run: bool, command: str) -> None:
+    """Makes sure that there are two nodes at least.
+
+    Args:
+        members: numbers of the nodes that take part.
+        alone: no other process was started.
+        dry_run: the others are not waited for.
+        command: what is asked of them.
+
+    Raises:
+        UsageError: there are fewer.
+    """
+    if len(members) >= 2:
+        return
+    if dry_run and not alone:
+        raise UsageError(
+            "--dry-run does not wait for the other nodes, and of one alone there is no plan;"
+            " take it with --simulate and a fabric of as many nodes"
+        )
+    how = (
+        f"start it on several: srun -N8 --ntasks-per-node=1 collbench {command}"
+        if alone
+        else "the others are absent or left out"
+    )
+    what = "paired" if command == "pairwise" else "scaled: it takes two and more"
+    raise UsageError(f"{len(members)} node cannot be {what}; {how}")

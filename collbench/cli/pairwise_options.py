@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from collbench.cli.option import Option, as_bool, as_whole_from_1
+from collbench.cli.resume_options import (
+    OF_THIS_CALL,
+    options_of_before,
+    refuse_other_nodes,
+    refuse_other_options,
+)
 from collbench.cli.sweep_options import read_values
 from collbench.cli.sweep_table import OPTIONS
 from collbench.errors import UsageError
 from collbench.model import Run
-from collbench.store import find_run, read_run, results_root
 from collbench.suite import Suite, override
 from collbench.units import parse_size
 
@@ -45,10 +47,7 @@ SHARED = (
 """Parameters that mean what they mean to ``sweep``."""
 
 
-_OF_THIS_CALL = frozenset({"resume", "results", "as_json", "dry_run", "node_json"})
-"""Parameters that say nothing of what is measured."""
-
-_SAME_HEADER = ("seed", "backend", "world_size", "via", "simulated", "emulated", "planted")
+_OF_THIS_CALL = OF_THIS_CALL | {"node_json"}
 _SAME_SUITE = ("rounds", "serial", "qualify", "size_bytes", "latency")
 
 
@@ -195,77 +194,16 @@ def build_pairwise(given: dict[str, Any]) -> PairwiseRequest:
 def with_options_of_before(
     context: click.Context, given: dict[str, Any]
 ) -> tuple[dict[str, Any], str | None]:
-    """Returns the parameters, and the command line that they were taken from if it is another's.
-
-    ``--resume RUN`` with nothing that says what to measure takes that from the run's own command
-    line; what concerns this call alone (nodes, output) stays as it is given.
-
-    Args:
-        context: of the command, with where each parameter came from.
-        given: its parameters.
-
-    Raises:
-        RunNotFound: no such run.
-    """
+    """Returns the parameters of a run that goes on: ``resume_options.options_of_before``."""
     asking = {option.param for option in PAIRWISE_OPTIONS} - _OF_THIS_CALL
-    asked = [
-        name for name in asking if context.get_parameter_source(name) is not ParameterSource.DEFAULT
-    ]
-    if given["resume"] is None or asked:
-        return given, None
-    run = read_run(find_run(given["resume"], results_root(given["results"], os.environ))).run
-    if run.command != context.command.name:
-        return given, None  # refused where the run is opened
-    with context.command.make_context(run.command, run.argv[1:]) as before:
-        taken = {name: before.params[name] for name in asking}
-    return {**given, **taken}, shlex.join(["collbench", *run.argv])
-
-
-def refuse_other_ground(before: Run, *, simulated: bool) -> None:
-    """Makes sure that a model's run goes on with a model, and a measured one with hardware.
-
-    Args:
-        before: the run's header.
-        simulated: whether a model answers now.
-
-    Raises:
-        UsageError: it is the other one.
-    """
-    if before.simulated != simulated:
-        kinds = ("measured", "simulated")
-        raise UsageError(
-            f"run {before.run_id} is {kinds[before.simulated]} and this call is"
-            f" {kinds[simulated]}; give the options of before, or --resume alone"
-        )
+    return options_of_before(context, given, asking)
 
 
 def refuse_another_question(before: Run, now: Run) -> None:
     """Makes sure that a run goes on with the nodes and the options that it began with.
 
-    Args:
-        before: its header.
-        now: the header that a new run would have.
-
     Raises:
         UsageError: nodes or options differ; names them.
     """
-    kept, here = before.suite.get("members"), now.suite.get("members")
-    nodes = set(kept) if isinstance(kept, list) else set()
-    others = set(here) if isinstance(here, list) else set()
-    found = [
-        f"{len(names)} {word} ({', '.join(sorted(names)[:3])}{' ...' * (len(names) > 3)})"
-        for word, names in (("missing", nodes - others), ("new", others - nodes))
-        if names
-    ]
-    head = f"run {before.run_id} cannot be resumed:"
-    if found:
-        raise UsageError(f"{head} it was of other nodes: {', '.join(found)}; start a new run")
-    pairs = [(name, getattr(before, name), getattr(now, name)) for name in _SAME_HEADER]
-    pairs += [
-        (name, before.suite[name], now.suite[name]) for name in _SAME_SUITE if name in before.suite
-    ]
-    found = [f"{name} was {was} and is {is_now}" for name, was, is_now in pairs if was != is_now]
-    if found:
-        raise UsageError(
-            f"{head} {'; '.join(found)}; give the options of before, or --resume alone"
-        )
+    refuse_other_nodes(before, now)
+    refuse_other_options(before, now, _SAME_SUITE)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,12 +13,13 @@ from collbench.analyze.pair_types import PairKind
 from collbench.analyze.pair_verdicts import NodeState as Verdict
 from collbench.analyze.pair_verdicts import PairwiseResult
 from collbench.analyze.pairwise import judge
-from collbench.model import Finding, Node, NodeState, Trial
+from collbench.model import Finding, Node, NodeState, Run, Trial
 from collbench.report.pairwise_about import PairwiseAbout
 from collbench.store import StoredRun
 from collbench.units import format_size
 
 _LEAVES = "leaves_source"
+_JOB_ID, _USER = "job_id", "user"
 
 
 def judged(
@@ -56,7 +56,7 @@ def about_of(stored: StoredRun, state: PairwiseState) -> PairwiseAbout:
     """Returns what a report says of a run beside its verdicts."""
     run, nodes = stored.run, stored.topology.nodes
     trials = [trial for trial in stored.trials if trial.group is not None]
-    source = run.suite.get(_LEAVES)
+    source = _text_of(run, _LEAVES)
     missing = run.suite.get("left_out")
     whys = missing if isinstance(missing, dict) else {}
     return PairwiseAbout(
@@ -67,16 +67,34 @@ def about_of(stored: StoredRun, state: PairwiseState) -> PairwiseAbout:
         absent=_of_state(nodes, whys, NodeState.ABSENT),
         excluded=_of_state(nodes, whys, NodeState.EXCLUDED),
         lost=_of_state(nodes, whys, NodeState.LOST, NodeState.UNKILLABLE),
-        leaves_source=source if isinstance(source, str) else None,
+        leaves_source=source,
         ran=ran_words(trials),
         rounds=rounds_words(trials),
         share_tried=_share(state, None),
         share_across_tried=None if state.leaves is None else _share(state, across=True),
         duration_s=_duration_s(trials),
         next_commands=(),
-        job_id=run.environment.variables.get("SLURM_JOB_ID") or os.environ.get("SLURM_JOB_ID"),
-        user=os.environ.get("USER"),
+        job_id=_text_of(run, _JOB_ID),
+        user=_text_of(run, _USER),
     )
+
+
+def who_started(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Returns what a run's header keeps of who started it: Slurm's job and the user's name."""
+    return {_JOB_ID: environ.get("SLURM_JOB_ID"), _USER: environ.get("USER")}
+
+
+def _text_of(run: Run, key: str) -> str | None:
+    value = run.suite.get(key)
+    return value if isinstance(value, str) else None
+
+
+def qualify_line(run: Run, state: PairwiseState, result: PairwiseResult) -> str | None:
+    """Returns the last line of a run with ``--qualify``: the verdict on that node; else None."""
+    name = _text_of(run, "qualify")
+    if name is None:
+        return None
+    return f"QUALIFY {name}: {result.nodes[state.names.index(name)].verdict}"
 
 
 def _duration_s(trials: Sequence[Trial]) -> float:

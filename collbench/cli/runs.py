@@ -58,6 +58,11 @@ def status_words(header: RunHeader | None) -> str:
     return f"finished, exit {header.exit_code}"
 
 
+def kept_words(kept: int, planned: int) -> str:
+    """Returns how much is kept; courses that plan as they go may run more than was planned."""
+    return f"{kept} of {planned}" if kept <= planned else str(kept)
+
+
 def _as_dict(listed: ListedRun) -> dict[str, Any]:
     """Returns a run for JSON; of one that cannot be read only what its folder says."""
     known = msgspec.structs.asdict(listed.header) if listed.header else {}
@@ -82,7 +87,7 @@ def _row(listed: ListedRun) -> tuple[str, ...]:
         header.cluster,
         _minute(header.started_at),
         f"{header.world_size} ranks {header.backend}",
-        f"{kept} of {header.planned_trials}",
+        kept_words(kept, header.planned_trials),
         status_words(header),
         ", ".join(marks),
     )

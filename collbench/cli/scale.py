@@ -28,4 +28,4 @@ def scale(**given: Any) -> int:
     """  # noqa: D301  click's mark for "do not rewrap"
     from collbench.cli.scale_run import run_scale
 
-    return run_scale(given)
+    return run_scale(click.get_current_context(), given)

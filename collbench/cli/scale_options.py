@@ -11,9 +11,16 @@ import click
 
 from collbench.cli.option import Option, as_whole_from_1, as_words
 from collbench.cli.pairwise_options import SHARED
+from collbench.cli.resume_options import (
+    OF_THIS_CALL,
+    options_of_before,
+    refuse_other_nodes,
+    refuse_other_options,
+)
 from collbench.cli.sweep_options import read_values
 from collbench.cli.sweep_table import OPTIONS
 from collbench.errors import UsageError
+from collbench.model import Run
 from collbench.suite import Suite, override
 from collbench.units import parse_size
 
@@ -92,8 +99,13 @@ _OWN = (
 )
 SCALE_OPTIONS = (
     *_OWN,
-    *(option for option in OPTIONS if option.param in {*SHARED, "repeats"}),
+    # The algorithm is forced, and nothing is proved.
+    *(option for option in OPTIONS if option.param in {*SHARED, "repeats"} - {"proof"}),
 )
+
+_JUDGING = frozenset({"max_oversubscription"})
+"""Parameters that a run that goes on may have anew."""
+_SAME_SUITE = ("patterns", "step", "redraws", "size_bytes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,3 +176,37 @@ def build_scale(given: dict[str, Any]) -> ScaleRequest:
         as_json=bool(given.get("as_json")),
         dry_run=bool(given.get("dry_run")),
     )
+
+
+def with_options_of_before(
+    context: click.Context, given: dict[str, Any]
+) -> tuple[dict[str, Any], str | None]:
+    """Returns the parameters of a run that goes on: ``resume_options.options_of_before``."""
+    asking = {option.param for option in SCALE_OPTIONS} - OF_THIS_CALL - _JUDGING - {"yes"}
+    return options_of_before(context, given, asking, judging=_JUDGING)
+
+
+def refuse_another_question(before: Run, now: Run) -> None:
+    """Makes sure that a run goes on with the nodes, leaves and options that it began with.
+
+    The order of the nodes counts too: steps are kept by their numbers.
+
+    Args:
+        before: the header of the run that goes on.
+        now: the header that a new run would have.
+
+    Raises:
+        UsageError: nodes, leaves or options differ; names them.
+    """
+    refuse_other_nodes(before, now)
+    for key, what in (("members", "these nodes in another order"), ("leaf_of", "other leaves")):
+        if before.suite.get(key) != now.suite.get(key):
+            raise UsageError(
+                f"run {before.run_id} cannot be resumed: it was of {what}; start a new run"
+            )
+    refuse_other_options(before, now, _SAME_SUITE)
+    if before.repeats != now.repeats:
+        raise UsageError(
+            f"run {before.run_id} cannot be resumed: repeats was {before.repeats} and is"
+            f" {now.repeats}; give the options of before, or --resume alone"
+        )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collbench.analyze.scale_rows import observations_of
-from collbench.analyze.scale_types import Observation
+from collbench.analyze.scale_rows import breaking_nodes, observations_of
+from collbench.analyze.scale_types import Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict, judge_scale
 from collbench.model import Node, NodeState, Topology
 from collbench.report.scale_about import ScaleAbout
@@ -44,9 +44,14 @@ def about_of(
     whys = run.suite.get("left_out")
     source = run.suite.get("leaves_source")
     said = whys if isinstance(whys, dict) else {}
-    patterns = list(dict.fromkeys(str(one.step.pattern) for one in observations))
+    ran = {one.step.pattern for one in observations}
+    patterns = [str(pattern) for pattern in ScalePattern if pattern in ran]
     sizes = [one.step.size_bytes for one in observations]
     steps = len({one.step for one in observations})
+    breaking = {
+        name: f"{count} rounds with it broke off, so it was left out of the others"
+        for name, count in breaking_nodes(stored.trials).items()
+    }
     return ScaleAbout(
         run=run,
         topology=stored.topology,
@@ -54,12 +59,13 @@ def about_of(
         answered=tuple(n.name for n in nodes if n.state in (NodeState.PRESENT, NodeState.LOST)),
         absent=_of_state(nodes, said, NodeState.ABSENT),
         excluded=_of_state(nodes, said, NodeState.EXCLUDED),
-        lost=_of_state(nodes, said, NodeState.LOST, NodeState.UNKILLABLE),
+        lost={**breaking, **_of_state(nodes, said, NodeState.LOST, NodeState.UNKILLABLE)},
         leaves=leaves,
         leaves_source=source if isinstance(source, str) else None,
         ran=f"{', '.join(patterns)} {format_size(max(sizes))}" if sizes else "nothing",
         steps=f"{steps} steps in {run.repeats} repeat{'s' * (run.repeats > 1)}",
         duration_s=_duration_s(stored),
+        next_commands=tuple(f"collbench pairwise --qualify {name}" for name in breaking),
     )
 
 

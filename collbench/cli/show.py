@@ -6,41 +6,30 @@ import os
 
 import click
 
-from collbench.analyze.findings import sweep_findings
-from collbench.cli.output import print_run
-from collbench.errors import ExitCode
-from collbench.report.json_output import json_document
-from collbench.store import StoredRun, find_run, read_run, results_root
+from collbench.cli.output import say
+from collbench.cli.readers import refuse_unreadable, shown
+from collbench.cli.runs import kept_words
+from collbench.store import find_run, read_run, results_root
 
 
 @click.command()
 @click.argument("run", default="last")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
-@click.option("--json", "as_json", is_flag=True, help="The JSON of `sweep --json`.")
+@click.option("--json", "as_json", is_flag=True, help="The JSON of the command that made it.")
 def show(run: str, results: str | None, as_json: bool) -> None:
-    """Print RUN again: a folder, an id, a unique beginning of one, or `last`."""
+    """Print RUN again: a folder, an id, a unique beginning of one, or `last`.
+
+    A run of any command; of one that goes on or was killed what it kept until now.
+    """
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
-        click.echo(f"collbench: {problem}", err=True)
-    header, findings, code = stored.run, stored.run.findings, stored.run.exit_code
-    if code is None:
-        # Findings are made when a run ends; this one did not, but what it kept can be judged.
-        findings = sweep_findings(header, stored.trials, stored.over_ranks_us)
+        say(f"collbench: {problem}", err=True)
+    refuse_unreadable(stored.run, "show")
+    found = shown(stored)
     if as_json:
-        shown = ExitCode.INCOMPLETE if code is None else code
-        click.echo(json_document(header.run_id, shown, stored.trials, findings))
+        say(found.document())
         return
-    lines = _of_ab(stored) if header.command == "ab" else []
-    print_run(header, stored.topology, stored.trials, findings, stored.folder, lines)
-    if code is None:
-        click.echo(
-            f"{len(stored.trials)} of {header.planned_trials} trials: the run goes on, or"
-            " ended without a chance to say so"
-        )
-
-
-def _of_ab(stored: StoredRun) -> list[str]:
-    """Returns the sides of a run of ``ab`` against its first, as at the run's end."""
-    from collbench.cli.ab_sides import sides_lines, threshold_of
-
-    return sides_lines(stored, threshold_of(stored))
+    found.show()
+    if stored.run.exit_code is None:
+        kept = kept_words(len(stored.trials), stored.run.planned_trials)
+        say(f"{kept} trials: the run goes on, or ended without a chance to say so")

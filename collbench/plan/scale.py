@@ -84,11 +84,16 @@ def _interleaved(steps: Sequence[Step], seed: int) -> Iterator[Step]:
 def _ladder_steps(design: ScaleDesign) -> Iterator[Step]:
     lowest = 1 if design.one_node else 2
     counts = draws.ladder(lowest, len(design.all_nodes), design.step)
-    pairs = draws.ladder(1, draws.most_pairs_a_leaf(design.leaves), design.step)
+    pairs = draws.ladder(1, _most_pairs(design.leaves), design.step)
     for repeat in range(design.repeats):
         for pattern in design.patterns:
             for asked in pairs if pattern in PAIRED else counts:
                 yield from _steps_at(design, pattern, asked, repeat)
+
+
+def _most_pairs(leaves: draws.Leaves) -> int:
+    """Returns the most pairs a leaf; of one leaf alone, those inside it."""
+    return len(leaves[0]) // 2 if len(leaves) == 1 else draws.most_pairs_a_leaf(leaves)
 
 
 def _steps_at(
@@ -119,7 +124,8 @@ def _pairings(
         draw = draws.generator(design.seed, pattern, asked, seed, repeat)
         nodes = draws.pairs_across(design.leaves, asked, draw)
         if not across:
-            nodes = draws.pairs_inside(design.leaves, len(nodes) // 2, draw)
+            as_many = len(nodes) // 2 if len(design.leaves) > 1 else asked
+            nodes = draws.pairs_inside(design.leaves, as_many, draw)
         if nodes:
             yield Step(
                 pattern=pattern,
@@ -164,6 +170,8 @@ def _random_alone(
     design: ScaleDesign, pattern: ScalePattern, n: int, repeat: int
 ) -> Iterator[Step]:
     """Yields random orders, each seed with a sequence of adding nodes of its own."""
+    if n == 1 and pattern is ScalePattern.HALF:
+        return
     for seed in range(design.random_orders):
         sequence = draws.shuffled(design.nodes, draws.generator(design.seed, "sequence", seed))
         draw = draws.generator(design.seed, pattern, n, seed, repeat)

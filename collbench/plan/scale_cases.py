@@ -6,17 +6,19 @@ node i + n/2. A ring, or an all_to_all, is one group whose ranks stand in the or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from collbench.analyze.scale_rows import group_name
-from collbench.analyze.scale_types import PAIRED, ScalePattern, Step
+from collbench.analyze.scale_types import NodeOrder, Step
 from collbench.engine.protocol import Group, Round
 from collbench.model import Policy
-from collbench.plan.pair_cases import Pair, PairPlace, case_between
+from collbench.plan.pair_cases import PairPlace, case_between
 
 SAMPLES = 10
+"""Of a round of pairs: its draws and repeats are what it is judged by."""
+SAMPLES_FOR_TAIL = 20
+"""Of what runs in leaf order: from so many on there is a p95, by which jitter is known. For all
+steps that would take twice the time."""
 
 
 class ScaleRounds:
@@ -28,45 +30,41 @@ class ScaleRounds:
 
     def __init__(self, place: PairPlace) -> None:
         self._place = place
-        # Proved once a step would double the processes; the first small steps are enough.
-        self._policy = msgspec.structs.replace(
-            place.policy, samples=SAMPLES, warmup=1, proof=False, check=False
-        )
+        # The algorithm is forced; to prove it would take each process and communicator twice.
+        self._policy = msgspec.structs.replace(place.policy, warmup=1, proof=False)
 
     def of(self, step: Step, number: int) -> Round:
         """Returns a step's round, with a number of its own in the run."""
-        if step.pattern in PAIRED or step.pattern is ScalePattern.HALF:
-            groups = self._pairs(step, pairs_of(step))
-        else:
-            groups = (self._whole(step),)
+        groups = self._pairs(step) if step.pairs else (self._whole(step),)
         return Round(repeat=step.repeat, groups=groups, number=number, policy=self._policy_of(step))
 
     def _policy_of(self, step: Step) -> Policy:
         """The data are checked in the first draw alone: in all others the same code runs."""
         first = step.repeat == 0 and step.seed == 0
-        return msgspec.structs.replace(self._policy, check=first and self._place.policy.check)
+        return msgspec.structs.replace(
+            self._policy,
+            samples=SAMPLES_FOR_TAIL if step.order is NodeOrder.CONTIGUOUS else SAMPLES,
+            check=first and self._place.policy.check,
+        )
 
-    def _pairs(self, step: Step, pairs: Sequence[Pair]) -> tuple[Group, ...]:
-        found = []
-        for place, (a, b) in enumerate(pairs):
-            mine, others = self._place.ranks[a], self._place.ranks[b]
-            for rail in range(min(len(mine), len(others))):
-                case = case_between(self._place, "send_recv", 2, step.size_bytes)
-                name = group_name(step, place, rail)
-                found.append(Group(ranks=(mine[rail], others[rail]), cases=(case,), name=name))
-        return tuple(found)
+    def _pairs(self, step: Step) -> tuple[Group, ...]:
+        ends = [
+            (place, rail, ranks)
+            for place, (a, b) in enumerate(step.pairs)
+            # Nodes with unlike numbers of GPUs exchange on the rails that both have.
+            for rail, ranks in enumerate(
+                zip(self._place.ranks[a], self._place.ranks[b], strict=False)
+            )
+        ]
+        case = case_between(self._place, "send_recv", 2, step.size_bytes)
+        return tuple(
+            Group(ranks=ranks, cases=(case,), name=group_name(step, place, rail, len(ends)))
+            for place, rail, ranks in ends
+        )
 
     def _whole(self, step: Step) -> Group:
         ranks = tuple(rank for node in step.nodes for rank in self._place.ranks[node])
         case = case_between(
             self._place, str(step.pattern), len(ranks), step.size_bytes, nodes=len(step.nodes)
         )
-        return Group(ranks=ranks, cases=(case,), name=group_name(step, 0, 0))
-
-
-def pairs_of(step: Step) -> tuple[Pair, ...]:
-    """Returns who exchanges with whom, of pairs and of halves."""
-    if step.pattern is ScalePattern.HALF:
-        half = step.n // 2
-        return tuple((step.nodes[i], step.nodes[i + half]) for i in range(half))
-    return step.pairs
+        return Group(ranks=ranks, cases=(case,), name=group_name(step, 0, 0, 1))

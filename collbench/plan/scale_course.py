@@ -1,4 +1,8 @@
-"""The course of a ``scale`` run: the ladder, what was lost again, a bisection round the drop."""
+"""The course of a ``scale`` run: the ladder, what was lost again, a bisection round the drop.
+
+No step is begun twice, so that it ends whatever becomes of the steps: what failed stays failed, but
+for what a node that is gone took with it, which is planned again without that node.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ from itertools import count
 
 import msgspec
 
-from collbench.analyze.scale_rows import observations_of
+from collbench.analyze.pair_rows import PROBES
+from collbench.analyze.scale_rows import breaking_nodes, observations_of, unfinished_rounds
 from collbench.analyze.scale_types import Observation, Step
 from collbench.engine.protocol import Round
-from collbench.model import NodeState, Topology, Trial
+from collbench.model import NodeState, Status, Topology, Trial
 from collbench.plan.message_size import PROBE_BYTES, PROBE_BYTES_ELSE, fitting_size_bytes
 from collbench.plan.pair_cases import PairPlace, PairRounds
 from collbench.plan.scale import next_steps
@@ -39,66 +44,83 @@ class ScaleCourse:
     probe: bool
     topology: Callable[[], Topology]
     trials: dict[str, Trial] = field(default_factory=dict)
+    _begun: set[Step] = field(default_factory=set)
+    _faulty: list[Trial] = field(default_factory=list)
+    """Those that are laid to nodes."""
 
     def hear(self, trial: Trial) -> None:
         """Takes in a trial that is stored."""
         self.trials[trial.trial_id] = trial
+        if trial.culprits:
+            self._faulty.append(trial)
 
     def observations(self) -> list[Observation]:
         """Returns what every step gave so far."""
         return observations_of(self.topology(), self.trials.values())
 
     def rounds(self) -> Iterator[Round]:
-        """Yields the rounds of the run, one by one; a run that goes on begins here as well."""
+        """Yields the rounds of the run, one by one; a run that goes on begins here as well.
+
+        What an interruption or a lost node left out comes again, as a round of its own; what hung
+        does not, since it tells something.
+        """
         numbers = count(
             1 + max((t.group.round for t in self.trials.values() if t.group), default=-1)
         )
+        self._forget_unfinished()
         if self.probe:
             yield from self._probed(numbers)
         rounds = ScaleRounds(self.place)
         while steps := self._next():
             for step in steps:
-                if not set(step.nodes) & self._lost():
+                if not set(step.nodes) & self._left_out():
+                    self._begun.add(step)
                     yield rounds.of(step, next(numbers))
 
-    def _next(self) -> tuple[Step, ...]:
-        lost = self._lost()
-        steps = next_steps(self.design, self.observations(), lost)
-        # What was asked and did not run for want of a node is planned anew without it, once.
-        return tuple(step for step in steps if not set(step.nodes) & lost)
+    def _forget_unfinished(self) -> None:
+        numbers = unfinished_rounds(self.trials.values())
+        self.trials = {
+            name: trial
+            for name, trial in self.trials.items()
+            if trial.group is None or trial.group.round not in numbers
+        }
 
-    def _lost(self) -> frozenset[int]:
+    def _next(self) -> list[Step]:
+        steps = next_steps(self.design, self.observations(), self._left_out())
+        return [step for step in steps if step not in self._begun]
+
+    def _left_out(self) -> frozenset[int]:
+        """Returns the nodes that are gone, and those that break what they take part in."""
+        breaking = breaking_nodes(self._faulty)
         return frozenset(
             number
             for number, node in enumerate(self.topology().nodes)
-            if node.state is not NodeState.PRESENT
+            if node.state is not NodeState.PRESENT or node.name in breaking
         )
 
     def _probed(self, numbers: Iterator[int]) -> Iterator[Round]:
         """Finds the size by a few pairs of neighbours; a run that goes on has it from before."""
-        size = self._size_of_before()
-        if size is None:
+        if not self._probes():
             size_bytes = PROBE_BYTES.get(self.place.backend, PROBE_BYTES_ELSE)
             nodes = self.design.all_nodes
             pairs = list(zip(nodes[::2], nodes[1::2], strict=False))[:_PROBE_PAIRS]
-            probe = PairRounds(self.place, size_bytes, next(numbers)).probe(pairs, size_bytes)
-            yield probe
-            ids = [probe.trial_id(group, case) for group in probe.groups for case in group.cases]
-            heard = [self.trials[name] for name in ids if name in self.trials]
-            size = fitting_size_bytes(heard, self.place.backend)
+            yield PairRounds(self.place, size_bytes, next(numbers)).probe(pairs, size_bytes)
+        size = fitting_size_bytes(self._probes(), self.place.backend)
         self.design = msgspec.structs.replace(
             self.design, size_bytes=size, small_bytes=size // SMALLER
         )
 
-    def _size_of_before(self) -> int | None:
-        sizes = [one.step.size_bytes for one in self.observations()]
-        return max(sizes, default=None)
+    def _probes(self) -> list[Trial]:
+        """Returns what the probe gave, without what an interruption left out."""
+        return [
+            trial
+            for trial in self.trials.values()
+            if trial.group is not None
+            and trial.group.name.startswith(PROBES)
+            and trial.status is not Status.SKIPPED
+        ]
 
 
 def planned_trials(steps: Sequence[Step], rails: int) -> int:
     """Returns how many trials steps make."""
-    return sum(max(1, step.m or step.n // 2) * rails if _paired(step) else 1 for step in steps)
-
-
-def _paired(step: Step) -> bool:
-    return bool(step.m) or step.pattern == "half"
+    return sum(len(step.pairs) * rails if step.pairs else 1 for step in steps)

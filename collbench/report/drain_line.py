@@ -26,7 +26,8 @@ def failing(result: PairwiseResult) -> Iterator[NodeVerdict]:
 def reason_text(run: Run, verdict: NodeVerdict) -> str:
     """Returns one ASCII line of at most 120 characters without quotes.
 
-    ``collbench 20261130-0412 node_slow -66%``; of a run that measured no hardware it says so.
+    ``collbench 20261130-0412 node_slow -66%``, or ``-66% against --min-busbw``; of a run that
+    measured no hardware it says so.
     """
     match = _LONG_ID.fullmatch(run.run_id)
     words = ["collbench", match[1] if match else run.run_id]
@@ -82,7 +83,8 @@ def _details(verdict: NodeVerdict) -> list[str]:
     if verdict.rail is not None and len(verdict.rails) <= 1:
         words.append(f"rail {verdict.rail}")
     if verdict.effect is not None:
-        return [*words, f"{percent(verdict.effect.share)}%"]
+        against = "" if verdict.bar is None else f" against {verdict.bar}"
+        return [*words, f"{percent(verdict.effect.share)}%{against}"]
     return [*words, *verdict.evidence[:1]]
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from collbench.analyze.pair_groups import IntArray, group_medians
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_types import STATUSES, PairKind
+from collbench.analyze.rate_unit import RateUnit, rate_unit
 from collbench.model import Status
-from collbench.report.rate_unit import RateUnit, rate_unit
 from collbench.stats import FloatArray
 
 LETTERS = {

@@ -11,8 +11,8 @@ import numpy as np
 
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_verdicts import NodeState, PairwiseResult
+from collbench.analyze.rate_unit import RateUnit
 from collbench.report.pair_matrix import LETTERS, PairMatrix, pair_matrix
-from collbench.report.rate_unit import RateUnit
 from collbench.report.table import WIDTH
 
 MOST_IN_TERMINAL = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ class Ranks:
     shares: FloatArray
     """By node: its better pairs over what is usual for their class; NaN without any."""
     usual: float
-    """GB/s of a usual pair inside a leaf (across, where there are no others)."""
+    """GB/s of a usual pair of good nodes inside a leaf (across, where there are no others)."""
     pairs: NDArray[np.intp]
     """By node: values that its figure is made of."""
 
@@ -45,20 +45,27 @@ class Rank:
     pairs: int
 
 
-def all_ranks(state: PairwiseState) -> tuple[Ranks, ...]:
+def all_ranks(state: PairwiseState, bad: Collection[int] = ()) -> tuple[Ranks, ...]:
     """Returns the figures of each kind and rail.
 
     A node's better pairs are its best of up to 3, the upper quartile of more: a pair is as slow as
     the slower of its two nodes.
+
+    Args:
+        state: all that is known.
+        bad: nodes whose pairs are not what is usual: of few nodes they would be the median.
     """
-    return tuple(_ranks(state, kind, rail) for kind, rail in state.judged)
+    return tuple(_ranks(state, kind, rail, list(bad)) for kind, rail in state.judged)
 
 
-def _ranks(state: PairwiseState, kind: PairKind, rail: int | None) -> Ranks:
+def _ranks(state: PairwiseState, kind: PairKind, rail: int | None, bad: list[int]) -> Ranks:
     rows = np.flatnonzero(state.rows_of(kind, rail) & ~state.again)
     place = state.across[rows].astype(np.intp)
     logs = np.log(state.values["value"][rows])
-    centers = group_medians(logs, place, 2)
+    every = group_medians(logs, place, 2)
+    fine = ~np.isin([ends[rows] for ends in state.ends], bad).any(axis=0)
+    usual = group_medians(logs[fine], place[fine], 2)
+    centers = np.where(np.isnan(usual), every, usual)
     relative = logs - centers[place]
     first, second = tells_of_ends(state, rows)
     ends = np.concatenate([state.ends[0][rows[first]], state.ends[1][rows[second]]])

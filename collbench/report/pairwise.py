@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_verdicts import NodeState, NodeVerdict, PairwiseResult
+from collbench.report.closing import wrapped
 from collbench.report.pair_component import Hardware
 from collbench.report.pair_matrix_text import matrix_lines
 from collbench.report.pair_ranks import Ranks, all_ranks, lowest, spread_within
@@ -16,7 +16,6 @@ from collbench.report.pairwise_about import PairwiseAbout, mark_words, not_teste
 from collbench.report.pairwise_fabric import fabric_lines
 from collbench.report.pairwise_next import next_lines
 from collbench.report.pairwise_words import Words, gravest_first, listed
-from collbench.report.table import WIDTH
 from collbench.report.text_table import new_table, table_text
 from collbench.units import format_duration
 
@@ -35,7 +34,7 @@ _LABELS = {
 def pairwise_text(state: PairwiseState, result: PairwiseResult, about: PairwiseAbout) -> str:
     """Returns the whole report: lines of at most 120 columns, but for names longer than that."""
     words = Words(state, Hardware(about.topology))
-    ranks = all_ranks(state)
+    ranks = all_ranks(state, [node.node for node in result.of(NodeState.FAIL)])
     lines = [*answer_lines(state, result, about, words, ranks), ""]
     matrix = matrix_lines(state, result)
     if matrix:
@@ -52,8 +51,8 @@ def answer_lines(
 ) -> list[str]:
     """Returns the answer: who was asked, who is bad and why, the fabric, what to do next."""
     mark = mark_words(about.run)
-    lines = _wrapped(mark, "", "  ") if mark else []
-    lines += _wrapped(_heading(state, about), "", "  ")
+    lines = wrapped(mark, "", "  ") if mark else []
+    lines += wrapped(_heading(state, about), "", "  ")
     for verdict, label in _LABELS.items():
         nodes = result.of(verdict)
         lines += _block(label, len(nodes), _nodes(nodes, words))
@@ -114,7 +113,7 @@ def _passed(result: PairwiseResult, nodes: Sequence[NodeVerdict], ranks: Sequenc
     within = "" if spread is None else f"within {100 * spread:.2g} % of each other; "
     if result.reference is not None:
         return f"{within}held against {result.reference}"
-    return f"{within}{result.words_on_reference} (collbench baseline last; --baseline)"
+    return f"{within}{result.words_on_reference} (--baseline RUN)"
 
 
 def _ranked(
@@ -156,17 +155,5 @@ def _block(label: str, count: int, lines: Sequence[str], *, always: bool = False
     found: list[str] = []
     for line in lines:
         first = f"{label:<{_LABEL}} {number:>4}  " if not found else " " * _INDENT
-        found += _wrapped(line, first, " " * (_INDENT + 2))
+        found += wrapped(line, first, " " * (_INDENT + 2))
     return found
-
-
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    """Returns lines of at most ``WIDTH``; options and names stay whole, to be copied."""
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

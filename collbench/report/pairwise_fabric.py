@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_types import KINDS, UNREADABLE, PairKind
-from collbench.analyze.pair_verdicts import PairwiseResult
+from collbench.analyze.pair_verdicts import FabricCode, PairwiseResult
 from collbench.report.pairwise_about import PairwiseAbout
-from collbench.report.pairwise_words import Words
+from collbench.report.pairwise_words import Words, listed
 
 _MOST_FAULTS = 16
+_MOST_LEAVES = 4
 _NOT_LESS = 0.96
 """Of what pairs inside leaves get: nothing is named that is nearer."""
 
@@ -28,19 +31,40 @@ def fabric_lines(
 
 def _crossing(result: PairwiseResult, about: PairwiseAbout) -> list[str]:
     parts = []
+    slow = sorted(
+        {
+            leaf
+            for fault in result.fabric
+            if fault.code is FabricCode.LEAF_UPLINK_SLOW
+            for leaf in fault.leaves
+        }
+    )
     if result.across_share is not None:
         share = f"{100 * result.across_share:.3g} %"
         parts.append(f"pairs across leaves, all at once, got {share} of what pairs inside got")
         if result.across_share < _NOT_LESS:
-            parts.append("the uplinks are shared out, which is no node's fault")
+            parts.append(_why_less(result, slow))
     if result.collisions:
         share = f"{100 * result.collisions:.2g} %"
-        parts.append(f"collisions: {share} of pairs across fell behind the others")
+        others = " over other uplinks" if slow else ""
+        parts.append(f"collisions: {share} of pairs across{others} fell behind the others")
     elif result.collisions is not None:
         parts.append("no collisions seen")
     if about.share_across_tried is not None and about.share_across_tried < 1:
         parts.append(f"{100 * about.share_across_tried:.2g} % of paths across tried")
     return parts
+
+
+def _why_less(result: PairwiseResult, slow_leaves: Sequence[str]) -> str:
+    """Returns what is known of why pairs across leaves are slower than those inside."""
+    if slow_leaves:
+        return f"those over the uplinks of {listed(slow_leaves, _MOST_LEAVES)} among them"
+    if result.collisions:
+        return (
+            "most flows collide or the uplinks are shared out, which is no node's fault"
+            " (collbench scale tells which)"
+        )
+    return "all of them alike: the uplinks are shared out, which is no node's fault"
 
 
 def _seen(state: PairwiseState, result: PairwiseResult, about: PairwiseAbout) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from collbench.analyze.pair_state import PairwiseState
@@ -14,6 +13,7 @@ from collbench.analyze.pair_verdicts import (
     PairwiseResult,
 )
 from collbench.errors import UsageError
+from collbench.report.closing import wrapped
 from collbench.report.drain_line import drain_line_of, failing
 from collbench.report.pair_component import Hardware
 from collbench.report.pairwise_about import PairwiseAbout
@@ -37,21 +37,16 @@ def next_lines(
         lines += _wrapped(_look_at(state, verdict, hardware))
         lines += _drain(state, about, verdict)
     if len(bad) > _MOST_NODES:
-        lines.append(f"{len(bad) - _MOST_NODES} more: collbench drain {about.run.run_id}")
+        more = f"{len(bad) - _MOST_NODES} more: collbench drain {about.run.run_id}"
+        lines.append(f"{_REST}{more}")
     for fault in [fault for fault in result.fabric if fault.confirmed][:_MOST_FAULTS]:
         lines += _wrapped(_look_between(state, fault))
-    lines += about.next_commands
-    return [f"{_REST if place else _FIRST}{line}" for place, line in enumerate(lines)]
+    lines += [f"{_REST}{command}" for command in about.next_commands]
+    return [f"{_FIRST}{line[len(_REST) :]}" for line in lines[:1]] + lines[1:]
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH - len(_FIRST),
-        subsequent_indent="  ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    return wrapped(text, _REST, f"{_REST}  ")
 
 
 def _look_at(state: PairwiseState, verdict: NodeVerdict, hardware: Hardware) -> str:
@@ -102,9 +97,9 @@ def _drain(state: PairwiseState, about: PairwiseAbout, verdict: NodeVerdict) -> 
         line = drain_line_of(state, about.run, verdict)
     except UsageError as problem:
         return _wrapped(str(problem))
-    if len(_FIRST) + len(line) <= WIDTH:
-        return [line]
+    if len(_REST) + len(line) <= WIDTH:
+        return [f"{_REST}{line}"]
     command, _, reason = line.partition(" reason=")
     if command.startswith("#"):
-        return [command, f"#   reason={reason}"]
-    return [f"{command} \\", f"  reason={reason}"]
+        return [f"{_REST}{command}", f"{_REST}#   reason={reason}"]
+    return [f"{_REST}{command} \\", f"{_REST}  reason={reason}"]

@@ -20,9 +20,9 @@ from collbench.analyze.pair_verdicts import (
     NodeState,
     NodeVerdict,
 )
+from collbench.analyze.rate_unit import RateUnit, rate_unit
 from collbench.report.pair_component import Hardware
 from collbench.report.pair_ranks import tells_of_ends
-from collbench.report.rate_unit import RateUnit, rate_unit
 
 _MOST_NAMES = 4
 _NOTHING = 5e-4
@@ -145,6 +145,8 @@ class Words:
         rows = np.flatnonzero(self.state.again & ((a == verdict.node) | (b == verdict.node)))
         partners = np.where(a[rows] == verdict.node, b[rows], a[rows])
         names = self.names(dict.fromkeys(partners.tolist()))
+        if not names and verdict.confirmed:
+            return "no node is known to be good, to run it again with"
         if not names:
             return "not yet run again"
         alone = " alone" if bool(self.state.values["alone"][rows].all()) else ""

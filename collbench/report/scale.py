@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import takewhile
 
-import numpy as np
-
-from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation, ScalePattern
+from collbench.analyze.rate_unit import RateUnit
+from collbench.analyze.scale_types import NodeOrder, Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict
 from collbench.analyze.scale_words import also, for_you, headline, next_step, not_it, seen
 from collbench.analyze.scaling import (
@@ -21,19 +20,16 @@ from collbench.analyze.scaling import (
 from collbench.report.closing import wrapped
 from collbench.report.pairwise_about import mark_words
 from collbench.report.pairwise_words import listed
-from collbench.report.rate_unit import RateUnit
 from collbench.report.scale_about import Curve, LeafOf, ScaleAbout, curves_of, measured, unit_of
+from collbench.report.scale_tables import (
+    ORDER_WORDS,
+    PATTERN_WORDS,
+    collective_sections,
+    pair_sections,
+)
 from collbench.report.sections import Section, sections_text
 from collbench.units import format_duration
 
-ORDER_WORDS = {
-    NodeOrder.CONTIGUOUS: "in leaf order",
-    NodeOrder.ROUND_ROBIN: "interleaved",
-    NodeOrder.RANDOM: "in random order",
-}
-PATTERN_WORDS = {ScalePattern.HALF: "half to the other half"}
-
-_MOST_ROWS = 20
 _MOST_NAMES = 10
 _LABEL = 10
 _NONE = "-"
@@ -47,7 +43,7 @@ class Bisection:
     pairs: int
     rails: int
     rate_gb_per_s: float
-    """Of the slowest node, on one rail."""
+    """Of a node, on one rail: the mean of those that share the most loaded uplink."""
 
     @property
     def total_gb_per_s(self) -> float:
@@ -62,8 +58,8 @@ def scale_text(
     curves = curves_of(verdict, observations, about.leaf_of)
     unit = unit_of(curves)
     sections = [
-        *_pair_sections(verdict, curves, unit),
-        *_collective_sections(verdict, curves, unit, leaves=about.leaves is not None),
+        *pair_sections(verdict, curves, unit),
+        *collective_sections(verdict, curves, unit, leaves=about.leaves is not None),
         *_beside(verdict, observations, about.leaf_of, curves, unit),
     ]
     return sections_text(["\n".join(_answer(verdict, about))], sections)
@@ -90,6 +86,8 @@ def _answer(verdict: ScaleVerdict, about: ScaleAbout) -> list[str]:
     lines += _block("not it", filter(None, ["; ".join(not_it(verdict))]))
     lines += _block("also", (text for text in also(verdict) if text[1:] not in said))
     names = {one.name: about.name(one.node) for one in verdict.slow_nodes}
+    if verdict.lost.node is not None:
+        names[f"node {verdict.lost.node}"] = about.name(verdict.lost.node)
     told = listed([f"{one} is {name}" for one, name in names.items() if name], _MOST_NAMES)
     lines += _block("next", filter(None, [next_step(verdict), told, *about.next_commands]))
     missing = listed([f"{name} {what}" for name, what in about.missing.items()], _MOST_NAMES)
@@ -115,76 +113,6 @@ def _ran(about: ScaleAbout) -> str:
         leaves += f" from {about.leaves_source}" if about.leaves_source else ""
     took = f"{about.steps}, {format_duration(about.duration_s)} | run {about.run.run_id}"
     return " | ".join([answered, leaves, about.ran, took])
-
-
-def _pair_sections(
-    verdict: ScaleVerdict, curves: Sequence[Curve], unit: RateUnit
-) -> Iterator[Section]:
-    by_pattern = {curve.pattern: curve for curve in curves if curve.pattern in PAIRED}
-    across = by_pattern.get(ScalePattern.PAIRS)
-    inside = by_pattern.get(ScalePattern.INSIDE)
-    if across is None:
-        return
-    control = {step.at: step for step in inside.steps} if inside else {}
-    kept = _kept([step.flows for step in across.steps], verdict.fit.flows)
-    rows = []
-    for step in (across.steps[k] for k in kept):
-        beside = control.get(step.at)
-        rates = (step.rate, step.law, step.worst_pair, beside.rate if beside else None)
-        cells = [_cell(rate, unit) for rate in (*rates, step.flows * step.rate)]
-        rows.append([f"{step.flows:g}", str(step.groups), *cells])
-    rail = " on a rail" if across.rails > 1 else ""
-    yield Section(
-        title=f"Pairs across leaves at once: {unit.name} of a pair one way{rail}"
-        f"{_corrected(verdict)}; inside: as many pairs inside leaves",
-        head=("flows an uplink", "pairs", "mean", "law", "worst", "inside", "uplink carries"),
-        rows=rows,
-        lines=_left_out(kept, len(across.steps)),
-    )
-
-
-def _collective_sections(
-    verdict: ScaleVerdict, curves: Sequence[Curve], unit: RateUnit, *, leaves: bool
-) -> Iterator[Section]:
-    for pattern in ScalePattern:
-        mine = [curve for curve in curves if curve.pattern is pattern]
-        if not mine or pattern in PAIRED:
-            continue
-        loads: dict[int, float] = {}
-        for step in (step for curve in mine for step in curve.steps):
-            loads[step.at] = max(loads.get(step.at, 0.0), step.flows)
-        places = sorted(loads)
-        kept = _kept([loads[at] for at in places], verdict.fit.flows)
-        shown = [places[k] for k in kept]
-        columns = [_columns(curve, shown, unit, leaves=leaves) for curve in mine]
-        lines = [list(chain.from_iterable(cells)) for cells in zip(*columns, strict=True)]
-        halves = pattern is ScalePattern.HALF
-        what = "of a node one way" if halves else "busbw"
-        what += " on a rail" if halves and mine[0].rails > 1 else ""
-        yield Section(
-            title=f"{PATTERN_WORDS.get(pattern, pattern)}: {unit.name} {what}{_corrected(verdict)}",
-            head=["nodes", *lines[0]],
-            rows=[[str(at), *cells] for at, cells in zip(shown, lines[1:], strict=True)],
-            lines=_left_out(kept, len(places)),
-        )
-
-
-def _columns(
-    curve: Curve, places: Sequence[int], unit: RateUnit, *, leaves: bool
-) -> list[list[str]]:
-    """Returns an order's columns, head first: rate, flows an uplink where leaves are known, law."""
-    # Rings in leaf order are what the others are held against: their law says nothing.
-    baseline = curve.pattern in RINGS and curve.order is NodeOrder.CONTIGUOUS
-    head = [ORDER_WORDS[curve.order], *["flows"] * leaves, "law"][: 1 if baseline else None]
-    steps = {step.at: step for step in curve.steps}
-    found = [head]
-    for step in map(steps.get, places):
-        if step is None:
-            found.append([_NONE] * len(head))
-            continue
-        flows = [f"{step.flows:.3g}"] * leaves
-        found.append([_cell(step.rate, unit), *flows, _cell(step.law, unit)][: len(head)])
-    return found
 
 
 def _beside(
@@ -270,27 +198,3 @@ def _jitter(observations: Sequence[Observation]) -> Iterator[str]:
             f"jitter sets in at {first} nodes: p95 is {tails[first]:.2f} of the median there,"
             f" {tails[min(tails)]:.2f} at {min(tails)}{spread}"
         )
-
-
-def _kept(loads: Sequence[float], knee: float | None) -> list[int]:
-    """Returns which rows to show: all, or those nearest the knee and some over the whole range."""
-    count = len(loads)
-    if count <= _MOST_ROWS:
-        return list(range(count))
-    edge = next((k for k, load in enumerate(loads) if knee and load > knee), count - 1)
-    nearest = sorted(range(count), key=lambda k: abs(k + 0.5 - edge))[: _MOST_ROWS // 2]
-    spread = np.linspace(0, count - 1, _MOST_ROWS // 2).round().astype(int).tolist()
-    return sorted({*nearest, *spread})
-
-
-def _left_out(kept: Sequence[int], count: int) -> list[str]:
-    words = f"{len(kept)} of {count} steps, with those nearest the knee; all of them: --json"
-    return [words] * (len(kept) < count)
-
-
-def _corrected(verdict: ScaleVerdict) -> str:
-    return ", latency taken out" if verdict.latency.corrected else ""
-
-
-def _cell(rate: float | None, unit: RateUnit) -> str:
-    return _NONE if rate is None else unit.text(rate)

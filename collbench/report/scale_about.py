@@ -14,11 +14,11 @@ import numpy as np
 from collbench.analyze.false_knees import FalseKneeKind
 from collbench.analyze.flows import flows_of_pairs, flows_per_uplink, leaf_of_nodes
 from collbench.analyze.knee import KneeAnswer
-from collbench.analyze.knee_points import correct_latency
+from collbench.analyze.knee_points import correct_latency, loaded_rate
+from collbench.analyze.rate_unit import RateUnit, rate_unit
 from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict
 from collbench.model import Run, Topology
-from collbench.report.rate_unit import RateUnit, rate_unit
 
 LeafOf = Mapping[int, int]
 
@@ -82,7 +82,8 @@ class CurveStep:
     flows: float
     """Per uplink, one way; the number of nodes where leaves are unknown."""
     rate: float
-    """The median over draws, repeats and rails; of a round of pairs their mean counts."""
+    """The median over draws, repeats and rails; of a round of pairs, of halves too, their mean
+    counts."""
     low: float
     """The lowest of these."""
     high: float
@@ -176,7 +177,7 @@ def pair_rates(
 def _rates(one: Observation, leaf_of: LeafOf | None, slow: frozenset[int]) -> Iterator[_Rate]:
     """Yields an observation's rates: one, or of pairs across one for each number of flows."""
     step = one.step
-    whole = one.rate_gb_per_s or 0.0
+    whole = loaded_rate(one, leaf_of)
     if step.pattern not in PAIRED:
         flows = float(step.n) if leaf_of is None else flows_per_uplink(step, leaf_of)
         yield _Rate(one, step.n, flows, whole)

@@ -166,7 +166,7 @@ def _document(
             )
             for one in verdict.slow_nodes
         ],
-        lost_steps=list(verdict.lost),
+        lost_steps=list(verdict.lost.steps),
         efficiency=_efficiencies(observations, about),
         jitter=_jitter(observations),
         curves=curves,

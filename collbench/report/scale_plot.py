@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from collbench.analyze.knee import KneeAnswer, KneeFit
+from collbench.analyze.rate_unit import RateUnit
 from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict
 from collbench.analyze.scale_words import headline
 from collbench.report.picture import SETTINGS, draw_mark, heading_text, save
-from collbench.report.rate_unit import RateUnit
 from collbench.report.scale import ORDER_WORDS, PATTERN_WORDS
 from collbench.report.scale_about import (
     Curve,

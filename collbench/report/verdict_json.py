@@ -13,6 +13,7 @@ import msgspec
 
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_verdicts import (
+    Effect,
     FabricCode,
     FabricVerdict,
     NodeCode,
@@ -22,67 +23,19 @@ from collbench.analyze.pair_verdicts import (
 )
 from collbench.errors import StoreError
 from collbench.report.drain_line import measured_hardware, reason_text
-from collbench.report.pair_component import Component, Hardware
+from collbench.report.pair_component import Hardware
 from collbench.report.pairwise_about import PairwiseAbout, not_tested
 from collbench.report.pairwise_fabric import counters_unreadable
 from collbench.report.pairwise_words import Words
-
-VERDICT_SCHEMA = "collbench.verdict/1"
+from collbench.report.verdict_fields import (
+    FabricDocument,
+    NodeDocument,
+    NotTested,
+    VerdictDocument,
+)
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_FILE_NAME = 200
-
-
-class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One node's verdict; what is not known is None."""
-
-    node: str
-    """The scheduler's name."""
-    verdict: str
-    confirmed: bool = False
-    code: str | None = None
-    component: Component | None = None
-    measured: float | None = None
-    expected: float | None = None
-    expected_from: str | None = None
-    unit: str | None = None
-    effect_pct: float | None = None
-    """Negative: slower."""
-    ci95_pct: tuple[float, float] | None = None
-    partners: int = 0
-    rounds: int = 0
-    evidence: list[str]
-    action: str
-    """``drain``, ``retest`` or ``none``."""
-    reason: str
-    """One ASCII line of at most 120 characters without quotes."""
-
-
-class NotTested(msgspec.Struct, frozen=True, kw_only=True):
-    """What was not looked at."""
-
-    what: str
-    why: str
-
-
-class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole object."""
-
-    schema: str = VERDICT_SCHEMA
-    run_id: str
-    simulated: bool
-    cluster: str
-    job_id: str | None
-    user: str | None
-    started: str
-    """UTC, ISO 8601."""
-    ended: str
-    """Likewise; of a run that goes on, when this was said."""
-    exit: int
-    nodes_asked: int
-    nodes_answered: int
-    nodes: list[NodeDocument]
-    not_tested: list[NotTested]
 
 
 def verdict_document(state: PairwiseState, result: PairwiseResult, about: PairwiseAbout) -> bytes:
@@ -95,7 +48,8 @@ def write_node_files(
 ) -> list[Path]:
     """Writes ``NODE.json`` for each node and returns the files.
 
-    Each is a ``collbench.verdict/1`` object with that one node, and takes its place by a rename:
+    Each is a ``collbench.verdict/1`` object with that one node and the faults of the fabric that
+    touch it, and takes its place by a rename:
     a reader finds the old one or the new one, whole. What is not a letter, a digit, ``.``, ``-`` or
     ``_`` in a name is ``_``; a name that is taken by then gets a number.
 
@@ -104,12 +58,17 @@ def write_node_files(
     """
     document = _document(state, result, about)
     names = _file_names([node.node for node in document.nodes])
+    touching: dict[str, list[FabricDocument]] = {}
+    for fault, said in zip(result.fabric, document.fabric, strict=True):
+        for number in _touched(state, fault):
+            touching.setdefault(state.names[number], []).append(said)
     paths = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for node, name in zip(document.nodes, names, strict=True):
             rest = [item for item in document.not_tested if item.what == node.node]
-            one = msgspec.structs.replace(document, nodes=[node], not_tested=rest)
+            faults = touching.get(node.node, [])
+            one = msgspec.structs.replace(document, nodes=[node], fabric=faults, not_tested=rest)
             paths.append(_write(folder, name, msgspec.json.encode(one)))
     except OSError as problem:
         raise StoreError(
@@ -167,6 +126,7 @@ def _document(
         nodes_asked=len(about.asked),
         nodes_answered=len(about.answered),
         nodes=nodes,
+        fabric=[_fault(state, fault) for fault in result.fabric],
         not_tested=[
             *(NotTested(what=name, why=why) for name, why in untested.items()),
             *_gaps(state, result, about),
@@ -183,22 +143,13 @@ class _NodeDocuments:
         self._words = Words(state, self._hardware)
         self._faults: dict[int, list[str]] = {}
         for fault in result.fabric:
-            for node in self._touched(fault):
+            for node in _touched(state, fault):
                 self._faults.setdefault(node, []).append(self._words.fault(fault))
-
-    def _touched(self, fault: FabricVerdict) -> list[int]:
-        """Returns the nodes at a fault of the fabric, which is none of theirs."""
-        if fault.code is FabricCode.LEAF_UPLINK_SLOW and self._state.leaves is not None:
-            leaves = enumerate(self._state.leaves)
-            return [node for node, leaf in leaves if leaf in fault.leaves]
-        return list(fault.nodes)
 
     def node(self, verdict: NodeVerdict) -> NodeDocument:
         """Returns a node's document."""
-        name, effect = self._state.names[verdict.node], verdict.effect
+        name = self._state.names[verdict.node]
         measured, expected = _number(verdict.measured), _number(verdict.expected)
-        ends = None if effect is None else (_percent(effect.low), _percent(effect.high))
-        low, high = ends or (None, None)
         return NodeDocument(
             node=name,
             verdict=str(verdict.verdict),
@@ -209,8 +160,8 @@ class _NodeDocuments:
             expected=expected,
             expected_from=None if expected is None else _expected_from(verdict),
             unit=None if measured is None else verdict.unit,
-            effect_pct=None if effect is None else _percent(effect.share),
-            ci95_pct=None if low is None or high is None else (low, high),
+            effect_pct=_effect_pct(verdict.effect),
+            ci95_pct=_ci95_pct(verdict.effect),
             partners=verdict.partners,
             rounds=verdict.rounds,
             evidence=[*verdict.evidence, *self._faults.get(verdict.node, [])],
@@ -243,7 +194,45 @@ class _NodeDocuments:
 
 
 def _expected_from(verdict: NodeVerdict) -> str:
-    return "no loss" if verdict.code is NodeCode.LOSSY else "the other nodes of this run"
+    if verdict.code is NodeCode.LOSSY:
+        return "no loss"
+    return verdict.bar or "the other nodes of this run"
+
+
+def _touched(state: PairwiseState, fault: FabricVerdict) -> list[int]:
+    """Returns the nodes at a fault of the fabric, which is none of theirs."""
+    if fault.code is FabricCode.LEAF_UPLINK_SLOW and state.leaves is not None:
+        return [node for node, leaf in enumerate(state.leaves) if leaf in fault.leaves]
+    return list(fault.nodes)
+
+
+def _fault(state: PairwiseState, fault: FabricVerdict) -> FabricDocument:
+    measured = _number(fault.measured)
+    return FabricDocument(
+        code=str(fault.code),
+        nodes=[state.names[node] for node in sorted(fault.nodes)],
+        leaves=list(fault.leaves),
+        rail=fault.rail,
+        measured=measured,
+        expected=_number(fault.expected),
+        unit=None if measured is None else fault.unit,
+        effect_pct=_effect_pct(fault.effect),
+        ci95_pct=_ci95_pct(fault.effect),
+        pairs=fault.pairs,
+        confirmed=fault.confirmed,
+        evidence=list(fault.evidence),
+    )
+
+
+def _effect_pct(effect: Effect | None) -> float | None:
+    return None if effect is None else _percent(effect.share)
+
+
+def _ci95_pct(effect: Effect | None) -> tuple[float, float] | None:
+    if effect is None:
+        return None
+    low, high = _percent(effect.low), _percent(effect.high)
+    return None if low is None or high is None else (low, high)
 
 
 def _gaps(state: PairwiseState, result: PairwiseResult, about: PairwiseAbout) -> list[NotTested]:

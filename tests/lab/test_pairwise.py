@@ -56,18 +56,18 @@ def named(verdict):
     }
 
 
+def faults(pairs):
+    """Codes and texts of what the run's header keeps beside nodes that pass."""
+    return [(finding.code, finding.text) for finding in pairs.stored().run.findings]
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("way", "code"),
-    [(Way.BOTH, "node_slow"), (Way.OUT, "slow_send"), (Way.IN, "slow_receive")],
-    ids=["both ways", "egress", "ingress"],
-)
-def test_a_slow_node_is_named_with_its_direction(answer, lab, way, code):
-    lab.fabric.set_rate(5, THIRD, way)
+def test_a_slow_node_is_named(answer, lab):
+    lab.fabric.set_rate(5, THIRD)
 
-    status, verdict, said = answer()
+    status, verdict, said = answer("--latency", "0", nodes=6)
 
-    assert named(verdict) == {"node5": ("fail", code)}, said
+    assert named(verdict) == {"node5": ("fail", "node_slow")}, said
     (node,) = [node for node in verdict["nodes"] if node["node"] == "node5"]
     assert node["confirmed"]
     assert -75 < node["effect_pct"] < -55
@@ -75,7 +75,84 @@ def test_a_slow_node_is_named_with_its_direction(answer, lab, way, code):
 
 
 @pytest.mark.timeout(300)
-def test_without_a_fault_nobody_is_accused(answer):
-    status, verdict, said = answer()
+def test_a_slow_uplink_is_the_fabric_s_and_no_node_s(answer, lab, pairs):
+    lab.fabric.set_uplink_rate(1, THIRD)
+
+    status, verdict, said = answer("--latency", "0")
+
+    assert named(verdict) == {}, said
+    assert [code for code, _ in faults(pairs)] == ["leaf_uplink_slow"], said
+    assert status == 1
+
+
+@pytest.mark.timeout(300)
+def test_without_a_fault_nobody_is_accused(answer, pairs):
+    status, verdict, said = answer(nodes=6)
+
+    assert (status, named(verdict), faults(pairs)) == (0, {}, []), said
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", range(2, 5))
+@pytest.mark.parametrize(
+    ("way", "code"), [(Way.OUT, "slow_send"), (Way.IN, "slow_receive")], ids=["egress", "ingress"]
+)
+def test_a_slow_direction_is_told(answer, lab, way, code, seed):
+    bad = seed % NODES
+    lab.fabric.set_rate(bad, THIRD, way)
+
+    status, verdict, said = answer(seed=seed)
+
+    assert named(verdict) == {f"node{bad}": ("fail", code)}, said
+    assert status == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_two_slow_nodes_are_both_named(answer, lab, seed):
+    bad = {seed % NODES, (seed + 3) % NODES}
+    for node in bad:
+        lab.fabric.set_rate(node, THIRD)
+
+    status, verdict, said = answer(seed=seed)
+
+    assert named(verdict) == {f"node{node}": ("fail", "node_slow") for node in sorted(bad)}, said
+    assert status == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_a_spine_that_is_short_accuses_nobody(answer, lab, seed):
+    for leaf in range(2):
+        lab.fabric.set_uplink_rate(leaf, MBIT_PER_S)
+
+    status, verdict, said = answer(seed=seed)
 
     assert (status, named(verdict)) == (0, {}), said
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_a_stopped_worker_is_named(answer, pairs):
+    status, verdict, said = answer("--plant", "stop:rank=3,call=12", "-T", "4s")
+
+    assert named(verdict).get("node3", ("fail",))[0] == "fail", said
+    assert status in (1, 4)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_a_node_that_is_cut_off_is_left_out_and_the_others_are_judged(pairs, topology, lab):
+    pairs.start_plain(NODES, "--topology", str(topology), "--seed", "1", "--json")
+    pairs.wait_for_trials(12)
+    lab.fabric.link_down(6)
+
+    done = pairs.finish(DEADLINE_S)
+
+    verdict = json.loads(done[0].stdout)
+    passed = {node["node"] for node in verdict["nodes"] if node["verdict"] == "pass"}
+    assert passed >= {f"node{node}" for node in range(NODES) if node != 6}, done[0].stdout
+    assert done[0].returncode in (1, 4)

@@ -24,12 +24,13 @@ def made_rates(design: Design, carried: float, noise: float, runs: int, random) 
 def hashed_rounds(
     pairs: int, uplinks: int, random, *, draws: int = 8, noise: float = 0.02, rate: float = 1.0
 ) -> list[Observation]:
-    """Rounds of m pairs between two leaves, each hashed to one of the uplinks of so much."""
+    """Rounds of m pairs between two leaves, each way hashed to one of the uplinks of so much."""
     found = []
     for m in [m for m in (*range(1, 17), 20, 25, 31, 38, 47, 58, 64) if m <= pairs]:
         for draw in range(draws):
-            lanes = random.integers(uplinks, size=m)
-            shares = np.minimum(1, rate / np.bincount(lanes, minlength=uplinks)[lanes])
+            there, back = random.integers(uplinks, size=(2, m))
+            crowd = np.maximum(np.bincount(there)[there], np.bincount(back)[back])
+            shares = np.minimum(1, rate / crowd)
             found.append(_round(ScalePattern.PAIRS, m, draw, _noisy(shares, noise, random), pairs))
         if m > 1:
             ones = _noisy(np.ones(2 * (m // 2)), noise, random)

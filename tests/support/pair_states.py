@@ -106,6 +106,16 @@ def with_values(state: PairwiseState, *values: PairValue) -> PairwiseState:
     return replace(state, values=np.concatenate([state.values, pair_table(values)]))
 
 
+def slow_uplinks(nodes: int, leaf: int, number: int, factor: float) -> dict[tuple[int, int], float]:
+    """Returns the paths over one leaf's uplinks, ``factor`` as fast as others."""
+    return {
+        (a, b): factor
+        for a in range(nodes)
+        for b in range(a + 1, nodes)
+        if a // leaf != b // leaf and number in (a // leaf, b // leaf)
+    }
+
+
 def made_node(name: str, **changes: Any) -> Node:
     """Returns a node's record with nothing in it."""
     return Node(name=name, cpu_model="Xeon", cpus=8, numa_nodes=1, memory_bytes=1, **changes)

@@ -10,6 +10,8 @@ from pair_states import Pairs
 from stored_runs import put, stored_run
 
 from collbench.analyze import pair_rows
+from collbench.analyze.pair_state import Reference
+from collbench.analyze.pair_types import PairKind
 from collbench.cli.drain import drain
 
 RUN_ID = "20261130-0412-7f3a"
@@ -86,6 +88,18 @@ def test_json_is_one_object(drained):
     assert json.loads(drained(Pairs(4).state(), "--json").stdout)["drain"] == []
 
 
+def test_of_nodes_below_a_bar_the_line_says_the_bar(drained):
+    bar = Reference(source="--min-busbw", at_least={(PairKind.SEND_RECV, None): 60.0})
+
+    lines = drained(Pairs(4).state(reference=bar)).stdout.splitlines()
+
+    assert lines == [
+        f"scontrol update nodename=node{n} state=drain"
+        ' reason="collbench 20261130-0412 node_slow -20% against --min-busbw"'
+        for n in range(4)
+    ]
+
+
 def test_a_name_that_is_no_host_name_is_refused_and_the_others_are_not(drained):
     names = tuple("all" if n == 3 else f"node{n}" for n in range(8))
     state = Pairs(leaf=4, slow={3: 0.5, 5: 0.5}, names=names).state()
@@ -105,5 +119,6 @@ def test_a_run_of_another_command_is_refused(drained):
     result = drained(Pairs(4).state(), command="sweep")
 
     assert str(result.exception) == (
-        f"run '{RUN_ID}' is of 'sweep'; drain reads runs of 'pairwise'"
+        f"run '{RUN_ID}' is of 'sweep', which 'drain' does not read; these do: show, plot, compare,"
+        " analyze, baseline, export"
     )

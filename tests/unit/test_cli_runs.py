@@ -47,6 +47,16 @@ def root(tmp_path) -> Path:
     return tmp_path
 
 
+def test_what_ran_beyond_the_plan_has_no_share(tmp_path):
+    put(tmp_path, "lab", "20261130-0412-bb22", trials=88, planned_trials=56, command="pairwise")
+
+    assert (
+        listed("--results", str(tmp_path))
+        .splitlines()[1]
+        .endswith("8 ranks nccl    88  finished, exit 0")
+    )
+
+
 def test_runs_are_a_plain_table_newest_first(root):
     assert listed("--results", str(root)) == (
         "run                 command  cluster             started (UTC)     on            "

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from pair_values import all_pairs, fabric, pair, settle, settled, state_of, words
 
+from collbench.analyze.pair_suspects import next_suspects
 from collbench.analyze.pair_types import PairKind
 from collbench.analyze.pairwise import judge
 from collbench.model import Status
@@ -113,3 +114,15 @@ def test_a_path_that_loses_is_named_once_it_does_again():
     assert words(result) == {}
     assert fabric(result) == [("slow_path", (2, 3), True)]
     assert result.fabric[0].unit == "of round trips above 100 ms"
+
+
+def test_a_path_that_loses_once_runs_again_and_is_cleared_where_it_is_fine():
+    measure = latency(set())
+    values = [row for a in range(8) for b in range(a + 1, 8) for row in measure(a, b, 0, 0)]
+    losing = pair(2, 3, kind=PairKind.LATENCY, round_trips=1000, slow_round_trips=9)
+    state = state_of(8, [*values, losing])
+
+    again = [(one.suspect, one.partner, one.alone) for one in next_suspects(state)]
+    assert again == [(2, 3, True)]
+    result = judge(settle(state, measure))
+    assert (words(result), fabric(result)) == ({}, [])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pair_states import Pairs, about_of, made_node, with_values
+from pair_states import Pairs, about_of, made_node, slow_uplinks, with_values
 
 from collbench.analyze.pair_state import Reference
 from collbench.analyze.pair_types import PairKind, PairValue
@@ -181,6 +182,58 @@ def test_faults_between_nodes_are_told_under_fabric():
     assert "\nPASS            8  " in text
 
 
+@pytest.mark.parametrize(
+    ("share", "collisions", "words"),
+    [
+        (0.98, 0.0, "got 98 % of what pairs inside got; no collisions seen"),
+        (0.98, 0.1, "got 98 % of what pairs inside got; collisions: 10 % of pairs across fell"),
+        (
+            0.5,
+            0.0,
+            (
+                "got 50 % of what pairs inside got; all of them alike: the uplinks are shared out,"
+                " which is no node's fault; no collisions seen"
+            ),
+        ),
+        (
+            0.5,
+            0.4,
+            (
+                "got 50 % of what pairs inside got; most flows collide or the uplinks are shared"
+                " out, which is no node's fault (collbench scale tells which); collisions: 40 % of"
+                " pairs across fell behind the others"
+            ),
+        ),
+    ],
+    ids=["full", "few-collide", "shared", "collide-or-shared"],
+)
+def test_of_pairs_across_leaves_no_more_is_said_than_is_known(share, collisions, words):
+    state = Pairs(leaf=4).state()
+    result = replace(judge(state), across_share=share, collisions=collisions)
+
+    assert words in said(pairwise_text(state, result, about_of(state)))
+
+
+def test_slow_uplinks_are_neither_shared_out_nor_collisions():
+    text = said(text_of(Pairs(12, leaf=3, paths=slow_uplinks(12, 3, 1, 0.4)).state()))
+
+    assert "FABRIC 1 leaf_uplink_slow leaf1: 19.2 of 48.0 GB/s: 60.0 % slower" in text
+    assert "; those over the uplinks of leaf1 among them; no collisions seen" in text
+    assert "shared out" not in text
+
+
+def test_of_few_nodes_a_bad_one_does_not_become_what_is_usual():
+    lines = text_of(Pairs(4, slow={2: 0.7}).state()).splitlines()
+
+    ranked = [
+        line.split() for line in lines[lines.index("node  GB/s relative pairs verdict") + 1 :]
+    ]
+    assert ranked == [
+        ["node2", "33.6", "70.0", "%", "3", "fail"],
+        *([f"node{n}", "48.0", "100.0", "%", "3"] for n in (0, 1, 3)),
+    ]
+
+
 def test_hangs_and_loss_are_no_slow_nodes():
     hung = text_of(
         Pairs(leaf=4, hung=tuple((min(2, n), max(2, n)) for n in range(8) if n != 2)).state()
@@ -219,7 +272,23 @@ def test_a_bar_is_named():
     )
     below = text_of(Pairs(leaf=4, line=30.0).state(reference=bar))
     assert "FAIL            8  node0  node_slow" in below
-    assert "below 40 GB/s (baseline h100-ndr)" in said(below)
+    assert "30.0 of 40.0 GB/s: 25.0 % slower" in below
+    assert "low with 7 of 7 partners" in below
+    assert (
+        "below 40 GB/s (baseline h100-ndr); no node is known to be good, to run it again with"
+    ) in said(below)
+    assert 'reason="collbench 20261130-0412 node_slow -25% against baseline h100-ndr"' in below
+
+
+def test_where_all_are_below_the_bar_nobody_waits_to_be_run_again():
+    bar = Reference(source="--min-busbw", at_least={(PairKind.SEND_RECV, None): 60.0})
+
+    text = said(text_of(Pairs(leaf=4, slow={5: 0.5}).state(reference=bar)))
+
+    assert "node5 node_slow: 24.0 of 48.0 GB/s: 50.0 % slower" in text
+    assert "node0 node_slow: 48.0 of 60.0 GB/s: 20.0 % slower" in text
+    assert text.count("no node is known to be good, to run it again with") == 8
+    assert "not yet run again" not in text
 
 
 def test_a_long_name_keeps_its_drain_line_whole_over_two_lines():

@@ -99,7 +99,7 @@ def test_what_is_said_of_a_knee():
     assert "node links of 4: oversubscribed 2.0" in headline(verdict)
     assert "so it is no host limit" in seen(verdict)
     assert any(
-        line.startswith("all_reduce on 8 nodes: 9.") and "interleaved" in line
+        line.startswith("all_reduce on 8 nodes, GB/s: 9.") and "interleaved" in line
         for line in for_you(verdict)
     )
     assert {"no dip at 3 nodes", "no node's arrival explains a drop (2 sequences)"} <= set(
@@ -272,9 +272,11 @@ def test_steps_that_failed_are_named_and_left_out():
     verdict = judge_scale(failed, TWO)
 
     assert verdict.ratio.value == pytest.approx(2.0, rel=0.02)
-    assert len(verdict.lost) == len(observations[::10])
-    assert verdict.lost[0].endswith(": hung")
-    assert f"{len(verdict.lost) - 3} more steps without a rate" in also(verdict)
+    lost = verdict.lost.steps
+    assert len(lost) == len(observations[::10])
+    assert lost[0].endswith(": hung")
+    assert f"{len(lost) - 3} more steps without a rate" in also(verdict)
+    assert verdict.lost.node is None
 
 
 def test_a_node_in_no_leaf_is_an_error():

@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pair_states import Pairs, about_of, made_node
+from pair_states import Pairs, about_of, made_node, slow_uplinks
 
-from collbench.analyze.pair_verdicts import Effect, NodeCode, NodeState, NodeVerdict
+from collbench.analyze.pair_state import Reference
+from collbench.analyze.pair_types import PairKind
+from collbench.analyze.pair_verdicts import (
+    Effect,
+    FabricCode,
+    FabricVerdict,
+    NodeCode,
+    NodeState,
+    NodeVerdict,
+)
 from collbench.analyze.pairwise import judge
 from collbench.errors import StoreError, UsageError
 from collbench.model import Gpu, Nic, RankPlace, Topology
@@ -31,7 +41,22 @@ FIELDS = [
     "nodes_asked",
     "nodes_answered",
     "nodes",
+    "fabric",
     "not_tested",
+]
+FAULT_FIELDS = [
+    "code",
+    "nodes",
+    "leaves",
+    "rail",
+    "measured",
+    "expected",
+    "unit",
+    "effect_pct",
+    "ci95_pct",
+    "pairs",
+    "confirmed",
+    "evidence",
 ]
 NODE_FIELDS = [
     "node",
@@ -170,6 +195,103 @@ def test_a_fault_between_nodes_is_evidence_at_both_and_accuses_neither():
     assert all(node["verdict"] == "pass" and node["action"] == "none" for node in touched)
     assert touched[0]["evidence"][0].startswith("slow_path node1-node6: 24.0 of 48.0 GB/s")
     assert document["exit"] == 1
+
+
+def test_a_slow_path_stands_among_the_faults_of_the_fabric():
+    (fault,) = document_of(Pairs(leaf=4, paths={(1, 6): 0.5}).state())["fabric"]
+
+    assert list(fault) == FAULT_FIELDS
+    evidence = fault.pop("evidence")
+    pairs = fault.pop("pairs")
+    assert fault == {
+        "code": "slow_path",
+        "nodes": ["node1", "node6"],
+        "leaves": [],
+        "rail": None,
+        "measured": pytest.approx(24.0),
+        "expected": pytest.approx(48.0),
+        "unit": "GB/s",
+        "effect_pct": -50.0,
+        "ci95_pct": [pytest.approx(-50, abs=1), pytest.approx(-50, abs=1)],
+        "confirmed": True,
+    }
+    assert evidence[0] == "both nodes give full rate with others"
+    assert pairs > 1
+
+
+def test_slow_uplinks_name_their_leaf():
+    state = Pairs(12, leaf=3, paths=slow_uplinks(12, 3, 1, 0.4)).state()
+
+    (fault,) = document_of(state)["fabric"]
+
+    assert (fault["code"], fault["nodes"], fault["leaves"]) == (
+        "leaf_uplink_slow",
+        [],
+        ["leaf1"],
+    )
+    assert fault["effect_pct"] == -60.0
+
+
+def test_a_fabric_without_faults_has_an_empty_list():
+    assert document_of(Pairs(leaf=4).state())["fabric"] == []
+
+
+def test_figures_of_a_fault_that_are_none_stay_out_of_json():
+    state = Pairs(4).state()
+    fault = FabricVerdict(
+        code=FabricCode.SLOW_PATH,
+        nodes=(1, 0),
+        measured=math.nan,
+        expected=math.inf,
+        effect=Effect(share=-0.5, low=-math.inf, high=math.nan),
+    )
+
+    document = json.loads(
+        verdict_document(state, replace(judge(state), fabric=(fault,)), about_of(state))
+    )
+
+    (said,) = document["fabric"]
+    assert said["nodes"] == ["node0", "node1"]
+    assert (said["measured"], said["expected"], said["unit"], said["ci95_pct"]) == (None,) * 4
+    assert said["effect_pct"] == -50.0
+
+
+def test_a_node_has_the_faults_that_touch_it_in_its_file(tmp_path):
+    state = Pairs(leaf=4, paths={(1, 6): 0.5}).state()
+
+    paths = write_node_files(tmp_path, state, judge(state), about_of(state))
+
+    counts = {path.stem: len(json.loads(path.read_bytes())["fabric"]) for path in paths}
+    assert counts == {f"node{n}": int(n in (1, 6)) for n in range(8)}
+
+
+def bar_at(gb_per_s):
+    return Reference(source="--min-busbw", at_least={(PairKind.SEND_RECV, None): gb_per_s})
+
+
+def test_what_all_nodes_miss_is_the_bar_and_not_the_other_nodes():
+    nodes = document_of(Pairs(leaf=4).state(reference=bar_at(60.0)))["nodes"]
+
+    for node in nodes:
+        assert (node["verdict"], node["confirmed"]) == ("fail", True)
+        assert node["measured"] == pytest.approx(48.0)
+        assert node["expected"] == pytest.approx(60.0)
+        assert node["expected_from"] == "--min-busbw"
+        assert node["effect_pct"] == -20.0
+        assert node["reason"] == "collbench 20261130-0412 node_slow -20% against --min-busbw"
+        assert node["evidence"] == [
+            "send_recv: 7 of 7 values low: 48 of 60 GB/s",
+            "below 60 GB/s (--min-busbw)",
+            "no node is known to be good, to run it again with",
+        ]
+
+
+def test_a_node_that_is_slower_than_the_others_is_held_against_them_whatever_the_bar():
+    bad = document_of(Pairs(leaf=4, slow={5: 0.5}).state(reference=bar_at(40.0)))["nodes"][5]
+
+    assert bad["expected_from"] == "the other nodes of this run"
+    assert bad["effect_pct"] == -50.0
+    assert bad["reason"] == "collbench 20261130-0412 node_slow -50%"
 
 
 @pytest.mark.parametrize(

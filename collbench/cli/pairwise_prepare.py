@@ -1,0 +1,216 @@
+"""What a ``pairwise`` run will do, before anything is started: nodes, schedule, bars, header."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collbench.analyze.pair_reference import bar_of_limit, bar_of_rates, bar_of_run, questions_of
+from collbench.analyze.pair_state import Reference
+from collbench.cli.bar_options import BAR_OPTIONS, read_bars
+from collbench.cli.ground import Ground
+from collbench.cli.nodes_by_leaf import (
+    left_out,
+    ranks_by_node,
+    refuse_too_few,
+    shares_gpus,
+    with_leaves,
+)
+from collbench.cli.output import say
+from collbench.cli.pairwise_options import PairwiseRequest, refuse_another_question
+from collbench.cli.pairwise_output import reference_as_dict, reference_of, who_started
+from collbench.cli.qualify import chosen_members
+from collbench.cli.resume_options import continued_header, refuse_other_ground
+from collbench.cli.sweep_options import read_values
+from collbench.cli.sweep_resume import Earlier
+from collbench.errors import UsageError
+from collbench.launch.leaves import Leaves
+from collbench.measure.plant import Plant, parse_plant
+from collbench.model import Run
+from collbench.plan.pair_cases import PairPlace
+from collbench.plan.pairwise import Schedule, pair_rounds
+from collbench.probe.environment import read_environment
+from collbench.store import cluster_name, find_run, new_run_id, read_run
+from collbench.suite import suite_as_dict
+from collbench.units import utc_text
+
+ALGORITHM = "Ring"
+"""Forced, so that it cannot change between pairs."""
+_FEW_AT_ONCE = 64
+"""Pairs at a time for so many nodes, above 64 where leaves are not known."""
+_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Everything decided and nothing started."""
+
+    request: PairwiseRequest
+    ground: Ground
+    """With the leaves in its topology."""
+    leaves: Leaves | None
+    members: Sequence[int]
+    """Numbers of the nodes that take part."""
+    schedule: Schedule
+    place: PairPlace
+    reference: Reference | None
+    run: Run
+    plant: Plant | None
+    earlier: Earlier | None
+
+    def tell(self, text: str) -> None:
+        """Prints for people: on stderr where stdout is for JSON."""
+        say(text, err=self.request.as_json)
+
+
+def prepare(
+    request: PairwiseRequest,
+    given: dict[str, Any],
+    root: Path,
+    ground: Ground,
+    earlier: Earlier | None,
+) -> Prepared:
+    """Returns what will run.
+
+    Args:
+        request: what is asked.
+        given: parameters as click gives them, for the bars.
+        root: the folder of all runs.
+        ground: the nodes have met.
+        earlier: the run that goes on, if one does.
+
+    Raises:
+        UsageError: it cannot be, or is another question than that of the run that goes on.
+    """
+    plant = parse_plant(request.plant) if request.plant else None
+    if earlier is not None:
+        refuse_other_ground(earlier.stored.run, simulated=request.simulate is not None)
+    ground, leaves = with_leaves(ground, request.topology)
+    nodes, ranks = ground.topology.nodes, ranks_by_node(ground.topology)
+    able = [number for number in ranks if ranks[number]]
+    members = chosen_members(request.qualify, request.against, nodes, able)
+    refuse_too_few(members, alone=ground.company.alone, dry_run=request.dry_run, command="pairwise")
+    suite = ground.suite
+    drawn = secrets.randbelow(2**31 - 1) + 1
+    seed = suite.seed or (earlier.stored.run.seed if earlier else drawn)
+    known = [leaf for number in members if (leaf := nodes[number].leaf) is not None]
+    schedule = pair_rounds(
+        len(members),
+        known if len(known) == len(members) else None,
+        rounds=request.rounds,
+        at_once=None if known or len(members) <= 64 else max(2, len(members) // _FEW_AT_ONCE),
+        serial=request.serial or request.qualify is not None,
+        seed=seed,
+    )
+    reference = _reference(request, given, root, ground, max(len(ranks[n]) for n in members))
+    if reference is None and earlier is not None:
+        reference = reference_of(earlier.stored)
+    pair_place = PairPlace(
+        names=[node.name for node in nodes],
+        ranks=ranks,
+        backend=ground.slots.backend,
+        via=suite.via,
+        policy=suite.policy,
+        setting={"NCCL_ALGO": ALGORITHM} if ground.on_nccl else {},
+        emulated=bool(ground.slots.fake_hosts),
+        latency=not shares_gpus(ground) if request.latency is None else request.latency,
+    )
+    run = _header(request, ground, schedule, pair_place, members, seed, reference, leaves)
+    if earlier is not None:
+        refuse_another_question(earlier.stored.run, run)
+        run = continued_header(earlier.stored.run, reference=run.suite["reference"])
+    return Prepared(
+        request=request,
+        ground=ground,
+        leaves=leaves,
+        members=members,
+        schedule=schedule,
+        place=pair_place,
+        reference=reference,
+        run=run,
+        plant=plant,
+        earlier=earlier,
+    )
+
+
+def _reference(
+    request: PairwiseRequest, given: dict[str, Any], root: Path, ground: Ground, ranks: int
+) -> Reference | None:
+    """Returns the absolute bar that is asked for; the last one named of several is not silent."""
+    values = read_values(BAR_OPTIONS, given)
+    baseline, tolerance = values.get("baseline"), values.get("tolerance", _TOLERANCE)
+    without = {"baseline": None, "tolerance": None} if baseline is not None else {}
+    bars = read_bars({**given, **without})
+    kinds = [baseline is not None]
+    if bars is not None:
+        kinds += [bool(bars.min_busbw_gb_per_s or bars.min_busbw_of), bars.min_of_limit is not None]
+    if sum(kinds) > 1:
+        raise UsageError("--baseline, --min-busbw and --min-of-limit are three bars; give one")
+    asked = questions_of(ranks)
+    if baseline is not None:
+        if Path(baseline).is_file() or baseline.endswith(".json"):
+            raise UsageError(
+                f"--baseline {baseline}: pairs are held against an earlier run of 'pairwise', not"
+                " against a file; give its folder or id ('collbench runs' lists all)"
+            )
+        stored = read_run(find_run(baseline, root))
+        simulated = request.simulate is not None
+        return bar_of_run(asked, stored, baseline, tolerance, simulated=simulated)
+    if bars is None:
+        return None
+    if bars.min_of_limit is not None:
+        return bar_of_limit(asked, ground.topology, bars.min_of_limit)
+    return bar_of_rates(asked, bars.min_busbw_gb_per_s, bars.min_busbw_of)
+
+
+def _header(
+    request: PairwiseRequest,
+    ground: Ground,
+    schedule: Schedule,
+    place: PairPlace,
+    members: Sequence[int],
+    seed: int,
+    reference: Reference | None,
+    leaves: Leaves | None,
+) -> Run:
+    suite = ground.suite
+    names = [ground.topology.nodes[number].name for number in members]
+    return Run(
+        run_id=new_run_id(),
+        command="pairwise",
+        argv=sys.argv[1:],
+        cluster=cluster_name(request.cluster, os.environ),
+        suite={
+            "source": "pairwise",
+            **suite_as_dict(suite),
+            "members": names,
+            "rounds": request.rounds,
+            "serial": request.serial,
+            "qualify": request.qualify,
+            "size_bytes": request.size_bytes,
+            "latency": place.latency,
+            "leaves_source": leaves.source if leaves is not None and leaves.leaf_of else None,
+            "left_out": left_out(ground),
+            **who_started(os.environ),
+            "reference": None if reference is None else reference_as_dict(reference),
+        },
+        policy=suite.policy,
+        repeats=1,
+        seed=seed,
+        planned_trials=schedule.tried() * place.trials_a_pair(members),
+        backend=ground.slots.backend,
+        world_size=ground.slots.world_size,
+        environment=read_environment(os.environ),
+        note=ground.slots.note,
+        simulated=ground.simulation is not None,
+        emulated=bool(ground.slots.fake_hosts),
+        via=suite.via,
+        planted=request.plant,
+        started_at=utc_text(time.time()),
+    )

@@ -1,0 +1,202 @@
+"""Which commands read a stored run, by the command that made it; and what each kind shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from collbench.cli.output import limits_of, print_run, say
+from collbench.errors import ExitCode, UsageError
+from collbench.model import Run
+from collbench.store import StoredRun
+
+_OF_CASES = ("show", "plot", "compare", "analyze", "baseline", "export")
+_READERS: dict[str, tuple[str, ...]] = {
+    "sweep": _OF_CASES,
+    "ab": _OF_CASES,
+    "pairwise": ("show", "plot", "drain", "pairwise --baseline", "scale --from-pairwise"),
+    "scale": ("show", "plot"),
+}
+
+
+def refuse_unreadable(run: Run, reader: str) -> None:
+    """Refuses a run of which a command can make nothing.
+
+    Args:
+        run: its header.
+        reader: the command's name.
+
+    Raises:
+        UsageError: names the commands that read it.
+    """
+    readers = _READERS.get(run.command)
+    if readers is None:
+        raise UsageError(
+            f"run '{run.run_id}' is of '{run.command}', which this collbench does not know; it"
+            f" reads runs of {', '.join(_READERS)}"
+        )
+    if reader not in readers:
+        raise UsageError(
+            f"run '{run.run_id}' is of '{run.command}', which '{reader}' does not read; these do:"
+            f" {', '.join(readers)}"
+        )
+
+
+class Shown(Protocol):
+    """A stored run as ``show`` and ``plot`` present it; it may go on, or have been killed."""
+
+    def show(self) -> None:
+        """Prints what its command printed at the end."""
+
+    def document(self) -> str:
+        """Returns the JSON of its command."""
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draws it and returns the files.
+
+        Raises:
+            UsageError: nothing was measured.
+        """
+
+
+def shown(stored: StoredRun) -> Shown:
+    """Returns what presents a run; its command has to be known (``refuse_unreadable``)."""
+    return _KINDS[stored.run.command](stored)
+
+
+def _exit_code(run: Run) -> int:
+    """Returns how a run ended; one that goes on or was killed is incomplete."""
+    return ExitCode.INCOMPLETE if run.exit_code is None else run.exit_code
+
+
+def _nothing_to_draw(run: Run) -> UsageError:
+    return UsageError(f"run '{run.run_id}' has no times to draw; 'collbench show' says why")
+
+
+class _Sweep:
+    """Tables of cases, and curves over size."""
+
+    def __init__(self, stored: StoredRun) -> None:
+        from collbench.analyze.findings import sweep_findings
+
+        self.stored, header = stored, stored.run
+        self._findings = header.findings
+        if header.exit_code is None:
+            # Findings are made when a run ends; what this one kept can be judged all the same.
+            self._findings = sweep_findings(header, stored.trials, stored.over_ranks_us)
+
+    def show(self) -> None:
+        """Prints heading, tables and closing."""
+        one = self.stored
+        print_run(one.run, one.topology, one.trials, self._findings, one.folder, self._between())
+
+    def document(self) -> str:
+        """Returns the JSON of ``sweep --json``."""
+        from collbench.report.json_output import json_document
+
+        run = self.stored.run
+        found = json_document(run.run_id, _exit_code(run), self.stored.trials, self._findings)
+        return found.decode()
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draws bandwidth and time over size."""
+        from collbench.analyze.curves import curves
+        from collbench.report.plot import plot_run
+
+        run, topology, trials = self.stored.run, self.stored.topology, self.stored.trials
+        if not curves(trials):
+            raise _nothing_to_draw(run)
+        return plot_run(run, topology, trials, limits_of(run, topology), folder)
+
+    def _between(self) -> Sequence[str]:
+        """Returns the lines between tables and closing."""
+        return ()
+
+
+class _Ab(_Sweep):
+    """The same with the sides against the first."""
+
+    def _between(self) -> Sequence[str]:
+        from collbench.cli.ab_sides import sides_lines, threshold_of
+
+        return sides_lines(self.stored, threshold_of(self.stored))
+
+
+class _Pairwise:
+    """The verdict on nodes, and the matrix of pairs."""
+
+    def __init__(self, stored: StoredRun) -> None:
+        from collbench.cli.pairwise_output import judged
+
+        self._stored = stored
+        self._state, self._result, self._about = judged(stored)
+
+    def show(self) -> None:
+        """Prints the verdict."""
+        from collbench.cli.pairwise_output import qualify_line
+        from collbench.report.pairwise import pairwise_text
+
+        say(pairwise_text(self._state, self._result, self._about))
+        line = qualify_line(self._stored.run, self._state, self._result)
+        if line is not None:
+            say(f"\n{line}")
+
+    def document(self) -> str:
+        """Returns ``collbench.verdict/1``."""
+        from collbench.report.verdict_json import verdict_document
+
+        run = self._stored.run
+        run = msgspec.structs.replace(run, exit_code=_exit_code(run))
+        about = dataclasses.replace(self._about, run=run)
+        return verdict_document(self._state, self._result, about).decode()
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draws the matrix."""
+        from collbench.report.pair_picture import draw_pair_matrix
+
+        if not self._state.values.size:
+            raise _nothing_to_draw(self._stored.run)
+        return draw_pair_matrix(self._state, self._result, self._about, folder)
+
+
+class _Scale:
+    """The knee, and bandwidth over nodes."""
+
+    def __init__(self, stored: StoredRun) -> None:
+        from collbench.cli.scale_output import judged
+
+        self._run = stored.run
+        self._verdict, self._observations, self._about = judged(stored)
+
+    def show(self) -> None:
+        """Prints the answer."""
+        from collbench.report.scale import scale_text
+
+        say(scale_text(self._verdict, self._observations, self._about))
+
+    def document(self) -> str:
+        """Returns ``collbench.scale/1``."""
+        from collbench.report.scale_json import scale_document
+
+        code = _exit_code(self._run)
+        return scale_document(self._verdict, self._observations, self._about, code).decode()
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draws rates over flows and over nodes."""
+        from collbench.report.scale_plot import draw_scale
+
+        if not any(one.usable for one in self._observations):
+            raise _nothing_to_draw(self._run)
+        return draw_scale(self._verdict, self._observations, self._about, folder)
+
+
+_KINDS: dict[str, Callable[[StoredRun], Shown]] = {
+    "sweep": _Sweep,
+    "ab": _Ab,
+    "pairwise": _Pairwise,
+    "scale": _Scale,
+}
