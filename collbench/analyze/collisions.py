@@ -5,8 +5,9 @@ and which, changes with the draw. A pair exchanges, and each of its directions p
 uplinks of a node link's rate by a hash of its own; the pair is as fast as the slower of the two.
 With m pairs it keeps E[1 / max(K, L)] of its rate, K and L the flows on its two uplinks, each
 1 + binomial(m - 1, 1/u). u is fitted to the rounds, so that a fabric which is short of uplinks as
-well is told from one that has enough. What a direction that waits for the other leaves to its neighbours is not counted,
-and where both directions share one hash they collide less: then the ratio comes out too small.
+well is told from one that has enough. What a direction that waits for the other leaves to its
+neighbours is not counted, and where both directions share one hash they collide less: then the
+ratio comes out too small.
 """
 
 from __future__ import annotations

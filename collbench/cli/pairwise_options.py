@@ -51,8 +51,8 @@ _OF_THIS_CALL = OF_THIS_CALL | {"node_json"}
 _SAME_SUITE = ("rounds", "serial", "qualify", "size_bytes", "latency")
 
 
-def _as_message_size(value: str) -> int:
-    """A size above 0."""
+def as_message_size(value: str) -> int:
+    """Returns a size above 0, of a message."""
     size = parse_size(value)
     if size < 1:
         raise UsageError("a message has 1 byte or more; write for instance 64M")
@@ -91,7 +91,7 @@ _OWN = (
     Option(
         names=("--size",),
         metavar="SIZE",
-        read=_as_message_size,
+        read=as_message_size,
         help="Of a message [chosen by a short probe: 1G on fast links, less on slow ones].",
     ),
     Option(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from collbench.cli.option import Option, as_whole_from_1, as_words
-from collbench.cli.pairwise_options import SHARED
+from collbench.cli.pairwise_options import SHARED, as_message_size
 from collbench.cli.resume_options import (
     OF_THIS_CALL,
     options_of_before,
@@ -22,7 +22,6 @@ from collbench.cli.sweep_table import OPTIONS
 from collbench.errors import UsageError
 from collbench.model import Run
 from collbench.suite import Suite, override
-from collbench.units import parse_size
 
 Command = Callable[..., Any]
 
@@ -82,7 +81,7 @@ _OWN = (
     Option(
         names=("--size",),
         metavar="SIZE",
-        read=parse_size,
+        read=as_message_size,
         help="Of a message [chosen by a short probe: 1G on fast links, less on slow ones].",
     ),
     Option(

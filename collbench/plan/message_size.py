@@ -1,13 +1,14 @@
-"""How large a message should be: by what a short probe reached."""
+"""How large a message should be, by what a short probe reached; and for how long it is sent."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
+import msgspec
 import numpy as np
 
-from collbench.model import Status, Trial
+from collbench.model import Policy, Status, Trial
 
 _SMALLEST_BYTES, _LARGEST_BYTES = 2**18, 2**30
 PROBE_BYTES = {"gloo": 2**20}
@@ -35,3 +36,26 @@ def fitting_size_bytes(probes: Iterable[Trial], backend: str) -> int:
     wanted = float(np.median(rates)) * 1e9 * AIM_S.get(backend, AIM_S_ELSE)
     fitting = int(2 ** math.ceil(math.log2(max(wanted, 1.0))))
     return min(max(fitting, _SMALLEST_BYTES), _LARGEST_BYTES)
+
+
+_NEVER_PRECISE = 1e-6
+
+
+def window(policy: Policy, backend: str, messages: int) -> Policy:
+    """Returns how groups that run at once are measured: all for the same time.
+
+    With a fixed number of samples the fast ones would end early, and what shares a link with them
+    would have it to itself.
+
+    Args:
+        policy: of the run.
+        backend: that runs them.
+        messages: of the time that is aimed at, which fill the window.
+    """
+    return msgspec.structs.replace(
+        policy,
+        samples=None,
+        warmup=1,
+        precision=_NEVER_PRECISE,
+        max_time_s=messages * AIM_S.get(backend, AIM_S_ELSE),
+    )

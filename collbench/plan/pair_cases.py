@@ -17,12 +17,13 @@ from collbench.analyze.pair_rows import CONFIRMS, PROBES
 from collbench.collectives import COLLECTIVES
 from collbench.engine.protocol import Group, Round
 from collbench.model import Case, Mode, Pattern, Policy
+from collbench.plan.message_size import window
 
 ROUND_TRIPS = 1000
 """Of a latency pass."""
 LATENCY_ASKED_BYTES = 8
 
-SAMPLES = 10
+MESSAGES = 15
 """Of a bandwidth pass, the same for all pairs: so they overlap from the first to the last."""
 
 Pair = tuple[int, int]
@@ -62,7 +63,9 @@ class PairRounds:
     def __init__(self, place: PairPlace, size_bytes: int, first_number: int = 0) -> None:
         self._place, self.size_bytes = place, size_bytes
         self._numbers = count(first_number)
-        self._bandwidth = msgspec.structs.replace(place.policy, samples=SAMPLES, warmup=1)
+        # Proving takes each process and communicator twice: the first pairs stand for all.
+        self._proved = window(place.policy, place.backend, MESSAGES)
+        self._bandwidth = msgspec.structs.replace(self._proved, proof=False)
         self._latency = msgspec.structs.replace(
             place.policy, samples=ROUND_TRIPS, warmup=10, check=False, proof=False
         )
@@ -77,8 +80,9 @@ class PairRounds:
         several = any(len(self._place.ranks[node]) > 1 for pair in pairs for node in pair)
         exchange = self._groups(pairs, "send_recv", confirm, by_rail=True)
         whole = self._groups(pairs, "all_reduce", confirm)
-        yield self._round(exchange if several else whole, self._bandwidth)
-        yield self._round(whole if several else exchange, self._bandwidth)
+        policy, self._proved = self._proved, self._bandwidth
+        yield self._round(exchange if several else whole, policy)
+        yield self._round(whole if several else exchange, policy)
         if self._place.latency:
             small = self._groups(pairs, "send_recv", confirm, latency=True)
             yield self._round(small, self._latency)

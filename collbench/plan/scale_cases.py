@@ -9,16 +9,14 @@ from __future__ import annotations
 import msgspec
 
 from collbench.analyze.scale_rows import group_name
-from collbench.analyze.scale_types import NodeOrder, Step
+from collbench.analyze.scale_types import Step
 from collbench.engine.protocol import Group, Round
 from collbench.model import Policy
+from collbench.plan.message_size import window
 from collbench.plan.pair_cases import PairPlace, case_between
 
-SAMPLES = 10
-"""Of a round of pairs: its draws and repeats are what it is judged by."""
-SAMPLES_FOR_TAIL = 20
-"""Of what runs in leaf order: from so many on there is a p95, by which jitter is known. For all
-steps that would take twice the time."""
+MESSAGES = 25
+"""Of a step: enough for a p95, by which jitter is known."""
 
 
 class ScaleRounds:
@@ -31,7 +29,9 @@ class ScaleRounds:
     def __init__(self, place: PairPlace) -> None:
         self._place = place
         # The algorithm is forced; to prove it would take each process and communicator twice.
-        self._policy = msgspec.structs.replace(place.policy, warmup=1, proof=False)
+        self._policy = msgspec.structs.replace(
+            window(place.policy, place.backend, MESSAGES), proof=False
+        )
 
     def of(self, step: Step, number: int) -> Round:
         """Returns a step's round, with a number of its own in the run."""
@@ -43,7 +43,6 @@ class ScaleRounds:
         first = step.repeat == 0 and step.seed == 0
         return msgspec.structs.replace(
             self._policy,
-            samples=SAMPLES_FOR_TAIL if step.order is NodeOrder.CONTIGUOUS else SAMPLES,
             check=first and self._place.policy.check,
         )
 

@@ -22,7 +22,6 @@ from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation,
 from collbench.analyze.scale_verdict import ScaleVerdict
 from collbench.analyze.scale_words import headline
 from collbench.report.picture import SETTINGS, draw_mark, heading_text, save
-from collbench.report.scale import ORDER_WORDS, PATTERN_WORDS
 from collbench.report.scale_about import (
     Curve,
     LeafOf,
@@ -31,6 +30,7 @@ from collbench.report.scale_about import (
     pair_rates,
     unit_of,
 )
+from collbench.report.scale_tables import ORDER_WORDS, PATTERN_WORDS
 
 # Okabe & Ito (2008): told apart by the colour-blind; collectives as in the plots of sweeps.
 _COLOURS = {

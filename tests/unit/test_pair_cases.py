@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collbench.model import Case, Mode, Pattern, Policy
-from collbench.plan.pair_cases import ROUND_TRIPS, SAMPLES, PairPlace, PairRounds, case_between
+from collbench.plan.pair_cases import MESSAGES, ROUND_TRIPS, PairPlace, PairRounds, case_between
 
 SIZE = 64 * 2**20
 POLICY = Policy(max_time_s=3.0, precision=0.01)
@@ -91,15 +91,16 @@ def test_rounds_are_numbered_through_the_run():
     assert len(set(names)) == len(names)
 
 
-def test_bandwidth_has_as_many_samples_for_each_pair_and_small_exchanges_are_not_checked():
+def test_bandwidth_takes_the_same_time_for_each_pair_and_small_exchanges_are_not_checked():
     big, other, small = PairRounds(a_place(), SIZE).of([(0, 1)])
 
     assert big.policy == other.policy
-    assert (big.policy.samples, big.policy.warmup) == (SAMPLES, 1)
+    assert (big.policy.samples, big.policy.warmup) == (None, 1)
+    assert big.policy.max_time_s == pytest.approx(MESSAGES * 0.02)
     assert (big.policy.check, big.policy.proof) == (True, True)
     assert (small.policy.samples, small.policy.warmup) == (ROUND_TRIPS, 10)
     assert (small.policy.check, small.policy.proof) == (False, False)
-    assert {one.policy.max_time_s for one in (big, small)} == {POLICY.max_time_s}
+    assert small.policy.max_time_s == POLICY.max_time_s
 
 
 def test_data_are_checked_only_where_the_user_has_it_so():
@@ -146,7 +147,7 @@ def test_one_way_is_a_broadcast_from_the_first_then_from_the_second(gpus, names)
     assert there.groups[0].ranks == (2 * gpus, 0)
     assert (only_case(there).collective, only_case(there).root) == ("broadcast", 0)
     assert (only_case(back).collective, only_case(back).root) == ("broadcast", 1)
-    assert there.policy.samples == SAMPLES
+    assert there.policy.max_time_s == pytest.approx(MESSAGES * 0.02)
 
 
 def test_a_probe_is_short_and_of_its_own_size():
