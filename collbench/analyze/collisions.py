@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -139,9 +140,8 @@ def _hashed_ratio(rounds: Sequence[_Round], leaf_size: int) -> Ratio:
     """Returns leaf size / u, u fitted to the rounds' mean rates, with a bootstrap over rounds."""
     flows = np.array([one.flows for one in rounds])
     means = np.array([one.shares.mean() for one in rounds])
-    uplinks = np.geomspace(1.0, 16.0 * leaf_size, 400)
-    laws = {one: _share_kept(one, uplinks) for one in set(flows.tolist())}
-    law = np.array([laws[one] for one in flows.tolist()])
+    uplinks = _uplinks(leaf_size)
+    law = np.array([_share_kept(one, leaf_size) for one in flows.tolist()])
     errors = (means[:, np.newaxis] - law) ** 2
     random = np.random.default_rng(21)
     drawn = random.multinomial(len(rounds), np.full(len(rounds), 1 / len(rounds)), _RESAMPLES)
@@ -154,10 +154,16 @@ def _hashed_ratio(rounds: Sequence[_Round], leaf_size: int) -> Ratio:
     )
 
 
-def _share_kept(pairs: float, uplinks: FloatArray) -> FloatArray:
+def _uplinks(leaf_size: int) -> FloatArray:
+    """Returns the numbers of uplinks that are tried."""
+    return np.geomspace(1.0, 16.0 * leaf_size, 400)
+
+
+@lru_cache(maxsize=256)
+def _share_kept(pairs: float, leaf_size: int) -> FloatArray:
     """Returns what a pair keeps of its rate among so many, by the number of uplinks."""
     most = max(1, round(pairs))
     counts = np.arange(1, most + 1)
-    below = stats.binom.cdf(counts - 1, most - 1, 1 / uplinks[:, np.newaxis])
+    below = stats.binom.cdf(counts - 1, most - 1, 1 / _uplinks(leaf_size)[:, np.newaxis])
     both = np.diff(below**2, axis=1, prepend=0.0)
     return np.asarray(both @ (1 / counts))

@@ -11,6 +11,9 @@ from collbench.analyze.knee import KneeFit, fit_knee
 from collbench.analyze.knee_points import loaded_rate, points_of
 from collbench.analyze.scale_types import NodeOrder, Observation, ScalePattern
 
+_APART = 1.05
+"""Intervals of 95 % miss each other by chance, and overheads of patterns differ by as much."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Witness:
@@ -19,7 +22,7 @@ class Witness:
     pattern: ScalePattern
     fit: KneeFit
     agrees: bool | None
-    """Whether its interval meets that of the verdict; None where one of them has none."""
+    """Whether its interval meets that of the verdict, or nearly; None where one has none."""
     n: int
     """The most nodes it ran on ..."""
     rates_gb_per_s: dict[NodeOrder, float]
@@ -60,7 +63,7 @@ def witnesses(
 def _agree(a: KneeFit, b: KneeFit) -> bool | None:
     if any(fit.flows_low is None and fit.flows_high is None for fit in (a, b)):
         return None
-    return _low(a) <= _high(b) and _low(b) <= _high(a)
+    return _low(a) <= _APART * _high(b) and _low(b) <= _APART * _high(a)
 
 
 def _low(fit: KneeFit) -> float:

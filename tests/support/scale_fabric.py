@@ -31,7 +31,7 @@ class MadeFabric:
     noise: float = 0.0
     """Of each pair or node, relative."""
     alpha_us: float = 0.0
-    """Per node in a collective, once in a pair."""
+    """Per node in a collective, once in a pair and in halves."""
     host_limit: float = float("inf")
     """GB/s that all flows together get, wherever they go: nodes that share what moves the data."""
     own_fall: float = 0.0
@@ -57,7 +57,8 @@ class MadeFabric:
             pairs = tuple(float(min(two)) for two in rates.reshape(-1, 2))
             rate = min(pairs)
         else:
-            alpha_us, pairs = self.alpha_us * step.n, ()
+            alone = step.pattern is ScalePattern.HALF
+            alpha_us, pairs = self.alpha_us * (1 if alone else step.n), ()
             rate = float(self._slowest_node(step, flows, rates))
             rate *= 1 - self.own_fall * np.log2(max(step.n, 2) / 2)
             rate *= 1 - self.dip_at_three * (step.n == 3)

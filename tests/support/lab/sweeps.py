@@ -49,7 +49,9 @@ class Sweeps:
     ) -> subprocess.Popen[bytes]:
         """Starts one process of a sweep on a node; it has the secret."""
         environ = {**self.environ, "COLLBENCH_SECRET": self.secret, **(env or {})}
-        return self.lab.run_in(self.lab.fabric.node(node), [*COLLBENCH, self.command, *arguments], env=environ)
+        return self.lab.run_in(
+            self.lab.fabric.node(node), [*COLLBENCH, self.command, *arguments], env=environ
+        )
 
     def place(self, rank: int, nodes: int, *, port: int | None = None) -> list[str]:
         """Returns the options that say which of the nodes this is and where they meet."""
