@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collbench.analyze.pair_inside import as_paired
 from collbench.analyze.pair_state import PairwiseState, Reference
 from collbench.analyze.pair_types import PairKind, PairValue, pair_table
 from collbench.model import NodeState, Pattern, RankPlace, Status, Topology, Trial
@@ -51,7 +52,8 @@ class Nodes:
 
 def state_of_run(stored: StoredRun, reference: Reference | None = None) -> PairwiseState:
     """Returns all that a run knows of its nodes."""
-    return state_of(stored.topology, stored.trials, stored, reference)
+    paired = as_paired(stored)
+    return state_of(paired.topology, paired.trials, stored, reference)
 
 
 def state_of(

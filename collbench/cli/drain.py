@@ -48,6 +48,11 @@ def drain(run: str, results: str | None, as_json: bool) -> int:
     for problem in stored.problems:
         say(f"collbench: {problem}", err=True)
     refuse_unreadable(stored.run, "drain")
+    if stored.run.suite.get("inside"):
+        raise UsageError(
+            f"run {stored.run.run_id} is of GPUs inside nodes (--inside), and Slurm drains nodes;"
+            f" 'collbench show {stored.run.run_id}' names the GPUs"
+        )
     found = _document(stored)
     if as_json:
         say(msgspec.json.encode(found).decode())

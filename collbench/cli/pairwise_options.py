@@ -48,7 +48,7 @@ SHARED = (
 
 
 _OF_THIS_CALL = OF_THIS_CALL | {"node_json"}
-_SAME_SUITE = ("rounds", "serial", "qualify", "size_bytes", "latency")
+_SAME_SUITE = ("rounds", "serial", "inside", "qualify", "size_bytes", "latency")
 
 
 def as_message_size(value: str) -> int:
@@ -101,6 +101,11 @@ _OWN = (
         help="A thousand small exchanges a pair, to see loss [1; 0 where ranks share a GPU].",
     ),
     Option(
+        names=("--inside",),
+        help="Pair the GPUs inside each node instead of the nodes; all nodes at once.",
+        more={"is_flag": True},
+    ),
+    Option(
         names=("--qualify",),
         metavar="NODE",
         help="Judge this node alone, by three others.",
@@ -134,6 +139,7 @@ class PairwiseRequest:
     size_bytes: int | None
     latency: bool | None
     """None: where it says something."""
+    inside: bool
     qualify: str | None
     against: str | None
     node_json: str | None
@@ -163,6 +169,8 @@ def build_pairwise(given: dict[str, Any]) -> PairwiseRequest:
         UsageError: a value that cannot be, or options that contradict each other.
     """
     values = read_values(PAIRWISE_OPTIONS, given)
+    if given.get("inside") and "qualify" in values:
+        raise UsageError("--inside pairs GPUs and --qualify judges a node; leave one out")
     if "against" in values and "qualify" not in values:
         raise UsageError("--against says who a node is judged by; name the node with --qualify")
     changes = {
@@ -177,6 +185,7 @@ def build_pairwise(given: dict[str, Any]) -> PairwiseRequest:
         serial=bool(given.get("serial")),
         size_bytes=values.get("size"),
         latency=values.get("latency"),
+        inside=bool(given.get("inside")),
         qualify=values.get("qualify"),
         against=values.get("against"),
         node_json=values.get("node_json"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from collbench.analyze.pair_inside import as_paired
 from collbench.analyze.pair_rows import PROBES, kind_of, state_of_run
 from collbench.analyze.pair_state import PairwiseState, Reference
 from collbench.analyze.pair_types import PairKind
@@ -32,7 +33,7 @@ def judged(
         reference: an absolute bar; without, the one that the run was made with.
     """
     state = state_of_run(stored, reference or reference_of(stored))
-    return state, judge(state), about_of(stored, state)
+    return state, judge(state), about_of(as_paired(stored), state)
 
 
 def reference_of(stored: StoredRun) -> Reference | None:
@@ -70,8 +71,8 @@ def about_of(stored: StoredRun, state: PairwiseState) -> PairwiseAbout:
         leaves_source=source,
         ran=ran_words(trials),
         rounds=rounds_words(trials),
-        share_tried=_share(state, None),
-        share_across_tried=None if state.leaves is None else _share(state, across=True),
+        share_tried=_share(state, across=False if run.suite.get("inside") else None),
+        share_across_tried=_share_across(run, state),
         duration_s=_duration_s(trials),
         next_commands=(),
         job_id=_text_of(run, _JOB_ID),
@@ -154,16 +155,20 @@ def counted_rounds(count: int, most: int) -> str:
     return f"{rounds}{most} pair{'s' * (most != 1)}"
 
 
+def _share_across(run: Run, state: PairwiseState) -> float | None:
+    asked = state.leaves is not None and not run.suite.get("inside")
+    return _share(state, across=True) if asked else None
+
+
 def _share(state: PairwiseState, across: bool | None) -> float | None:
-    """Returns the share of paths that was tried: of all, or of those across leaves."""
+    """Returns the share of paths that was tried: of those across leaves, inside them, or of all."""
     a, b = state.ends
     size = state.size
-    wanted = state.across if across else np.ones(len(a), bool)
+    wanted = np.ones(len(a), bool) if across is None else state.across == across
     tried = len(np.unique(np.minimum(a, b)[wanted] * size + np.maximum(a, b)[wanted]))
-    paths = size * (size - 1) // 2
-    if across:
-        inside = np.bincount(state.leaf_numbers)
-        paths -= int((inside * (inside - 1) // 2).sum())
+    members = np.bincount(state.leaf_numbers)
+    every, inside = size * (size - 1) // 2, int((members * (members - 1) // 2).sum())
+    paths = {None: every, False: inside, True: every - inside}[across]
     return tried / paths if paths else None
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collbench.analyze.pair_inside import per_rank
 from collbench.analyze.pair_reference import bar_of_limit, bar_of_rates, bar_of_run, questions_of
 from collbench.analyze.pair_state import Reference
 from collbench.cli.bar_options import BAR_OPTIONS, read_bars
@@ -34,7 +35,7 @@ from collbench.launch.leaves import Leaves
 from collbench.measure.plant import Plant, parse_plant
 from collbench.model import Run
 from collbench.plan.pair_cases import PairPlace
-from collbench.plan.pairwise import Schedule, pair_rounds
+from collbench.plan.pairwise import Schedule, inside_rounds, pair_rounds
 from collbench.probe.environment import read_environment
 from collbench.store import cluster_name, find_run, new_run_id, read_run
 from collbench.suite import suite_as_dict
@@ -92,22 +93,15 @@ def prepare(
     if earlier is not None:
         refuse_other_ground(earlier.stored.run, simulated=request.simulate is not None)
     ground, leaves = with_leaves(ground, request.topology)
-    nodes, ranks = ground.topology.nodes, ranks_by_node(ground.topology)
+    units = per_rank(ground.topology) if request.inside else ground.topology
+    nodes, ranks = units.nodes, ranks_by_node(units)
     able = [number for number in ranks if ranks[number]]
     members = chosen_members(request.qualify, request.against, nodes, able)
     refuse_too_few(members, alone=ground.company.alone, dry_run=request.dry_run, command="pairwise")
     suite = ground.suite
     drawn = secrets.randbelow(2**31 - 1) + 1
     seed = suite.seed or (earlier.stored.run.seed if earlier else drawn)
-    known = [leaf for number in members if (leaf := nodes[number].leaf) is not None]
-    schedule = pair_rounds(
-        len(members),
-        known if len(known) == len(members) else None,
-        rounds=request.rounds,
-        at_once=None if known or len(members) <= 64 else max(2, len(members) // _FEW_AT_ONCE),
-        serial=request.serial or request.qualify is not None,
-        seed=seed,
-    )
+    schedule = _schedule(request, [nodes[number].leaf for number in members], seed)
     reference = _reference(request, given, root, ground, max(len(ranks[n]) for n in members))
     if reference is None and earlier is not None:
         reference = reference_of(earlier.stored)
@@ -119,9 +113,11 @@ def prepare(
         policy=suite.policy,
         setting={"NCCL_ALGO": ALGORITHM} if ground.on_nccl else {},
         emulated=bool(ground.slots.fake_hosts),
-        latency=not shares_gpus(ground) if request.latency is None else request.latency,
+        nodes=1 if request.inside else 2,
+        latency=_wants_latency(request, ground),
     )
-    run = _header(request, ground, schedule, pair_place, members, seed, reference, leaves)
+    names = [nodes[number].name for number in members]
+    run = _header(request, ground, schedule, pair_place, names, members, seed, reference, leaves)
     if earlier is not None:
         refuse_another_question(earlier.stored.run, run)
         run = continued_header(earlier.stored.run, reference=run.suite["reference"])
@@ -137,6 +133,28 @@ def prepare(
         plant=plant,
         earlier=earlier,
     )
+
+
+def _schedule(request: PairwiseRequest, leaves: Sequence[str | None], seed: int) -> Schedule:
+    """Returns the rounds of all members, by their leaves."""
+    known = [leaf for leaf in leaves if leaf is not None]
+    if request.inside:
+        return inside_rounds(known, serial=request.serial, seed=seed)
+    return pair_rounds(
+        len(leaves),
+        known if len(known) == len(leaves) else None,
+        rounds=request.rounds,
+        at_once=None if known or len(leaves) <= 64 else max(2, len(leaves) // _FEW_AT_ONCE),
+        serial=request.serial or request.qualify is not None,
+        seed=seed,
+    )
+
+
+def _wants_latency(request: PairwiseRequest, ground: Ground) -> bool:
+    """Where ranks share a GPU they take turns; inside a node nothing is lost."""
+    if request.latency is not None:
+        return request.latency
+    return not request.inside and not shares_gpus(ground)
 
 
 def _reference(
@@ -164,6 +182,11 @@ def _reference(
         return bar_of_run(asked, stored, baseline, tolerance, simulated=simulated)
     if bars is None:
         return None
+    if bars.min_of_limit is not None and request.inside:
+        raise UsageError(
+            "--min-of-limit is of the NICs, and --inside goes over none; say the bar in GB/s with"
+            " --min-busbw"
+        )
     if bars.min_of_limit is not None:
         return bar_of_limit(asked, ground.topology, bars.min_of_limit)
     return bar_of_rates(asked, bars.min_busbw_gb_per_s, bars.min_busbw_of)
@@ -174,13 +197,14 @@ def _header(
     ground: Ground,
     schedule: Schedule,
     place: PairPlace,
+    names: Sequence[str],
     members: Sequence[int],
     seed: int,
     reference: Reference | None,
     leaves: Leaves | None,
 ) -> Run:
     suite = ground.suite
-    names = [ground.topology.nodes[number].name for number in members]
+    source = leaves.source if leaves is not None and leaves.leaf_of else None
     return Run(
         run_id=new_run_id(),
         command="pairwise",
@@ -189,13 +213,14 @@ def _header(
         suite={
             "source": "pairwise",
             **suite_as_dict(suite),
-            "members": names,
+            "members": list(names),
+            "inside": request.inside,
             "rounds": request.rounds,
             "serial": request.serial,
             "qualify": request.qualify,
             "size_bytes": request.size_bytes,
             "latency": place.latency,
-            "leaves_source": leaves.source if leaves is not None and leaves.leaf_of else None,
+            "leaves_source": "the nodes themselves" if request.inside else source,
             "left_out": left_out(ground),
             **who_started(os.environ),
             "reference": None if reference is None else reference_as_dict(reference),

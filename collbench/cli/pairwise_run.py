@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import closing as closed_after
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import click
 
+from collbench.analyze.pair_inside import per_rank
 from collbench.cli.bar_options import with_bars_of_before
 from collbench.cli.course_run import run_course
 from collbench.cli.ground import Site, look_around, serve_site
@@ -25,7 +27,7 @@ from collbench.cli.resume_options import resuming_lines
 from collbench.cli.sweep_resume import earlier_run
 from collbench.engine.protocol import Executor
 from collbench.errors import ExitCode, UsageError
-from collbench.model import Run
+from collbench.model import Run, Topology
 from collbench.plan.message_size import AIM_S, AIM_S_ELSE
 from collbench.plan.pairwise_course import PairwiseCourse
 from collbench.report.heading import heading
@@ -98,8 +100,9 @@ def _tell_plan(prepared: Prepared, run: Run, run_id: str) -> None:
     most = max(len(one.pairs) for one in schedule.rounds)
     size = prepared.request.size_bytes
     seconds = len(schedule.rounds) * (_ROUND_S + 30 * AIM_S.get(run.backend, AIM_S_ELSE))
+    what = "GPUs inside nodes" if prepared.request.inside else "nodes"
     prepared.tell(
-        f"plan: {len(prepared.members)} nodes, {counted_rounds(len(schedule.rounds), most)},"
+        f"plan: {len(prepared.members)} {what}, {counted_rounds(len(schedule.rounds), most)},"
         f" {100 * schedule.share_tried:.3g}% of the paths,"
         f" messages of {'a size to be found' if size is None else format_size(size)},"
         f" about {format_duration(seconds)} and who looks bad again    run {run_id}"
@@ -150,12 +153,18 @@ def _course(prepared: Prepared, executor: Executor, writer: RunWriter) -> Pairwi
         place=prepared.place,
         schedule=prepared.schedule,
         members=prepared.members,
-        topology=as_it_is_now(executor, topology),
+        topology=_units_now(prepared, executor),
         stored=stored,
         serial=prepared.request.serial or prepared.request.qualify is not None,
         size_bytes=prepared.request.size_bytes,
         reference=prepared.reference,
     )
+
+
+def _units_now(prepared: Prepared, executor: Executor) -> Callable[[], Topology]:
+    """Returns what says who is still there, of nodes or of their GPUs."""
+    now = as_it_is_now(executor, prepared.ground.topology)
+    return (lambda: per_rank(now())) if prepared.request.inside else now
 
 
 def _report(prepared: Prepared, end: SessionEnd, folder: Path) -> int:
@@ -171,7 +180,9 @@ def _report(prepared: Prepared, end: SessionEnd, folder: Path) -> int:
             say(f"\nQUALIFY {prepared.request.qualify}: {mine.verdict}")
         newest = prepared.request.results is None and prepared.earlier is None
         name = "last" if newest else str(folder)
-        say(f"\nKept in {folder}\n  collbench plot {name}\n  collbench drain {name}")
+        say(f"\nKept in {folder}\n  collbench plot {name}")
+        if not prepared.request.inside:
+            say(f"  collbench drain {name}")
     if end.error is not None:
         say(f"collbench: {end.error}", err=True)
     return end.exit_code

@@ -43,6 +43,8 @@ class PairPlace:
     setting: Mapping[str, str]
     """Of the collectives: a forced algorithm, so that it cannot change between pairs."""
     emulated: bool = False
+    nodes: int = 2
+    """That the ranks of a pair are on; 1 inside a node."""
     latency: bool = True
     """False where ranks share a GPU: then a small exchange waits for the others' turn."""
 
@@ -138,7 +140,7 @@ def case_between(
     world_size: int,
     size_bytes: int,
     *,
-    nodes: int = 2,
+    nodes: int | None = None,
     latency: bool = False,
     root: int | None = None,
 ) -> Case:
@@ -149,7 +151,7 @@ def case_between(
         name: of the collective.
         world_size: ranks of the group.
         size_bytes: asked for.
-        nodes: that the ranks are on.
+        nodes: that the ranks are on; None: as pairs are.
         latency: one call at a time, each after a barrier.
         root: of the collectives that have one.
     """
@@ -165,7 +167,7 @@ def case_between(
         requested_bytes=size_bytes,
         count=elements,
         world_size=world_size,
-        nodes=nodes,
+        nodes=place.nodes if nodes is None else nodes,
         in_place=collective.natural_in_place,
         mode=Mode.EAGER,
         pattern=Pattern.ISOLATED if latency else Pattern.BACK_TO_BACK,

@@ -148,6 +148,32 @@ def pair_rounds(
     )
 
 
+def inside_rounds(leaves: Sequence[Hashable], *, serial: bool = False, seed: int = 0) -> Schedule:
+    """Returns the rounds in which everybody meets all of its own leaf, all leaves at once.
+
+    Args:
+        leaves: each member's.
+        serial: one pair at a time.
+        seed: of the order.
+
+    Raises:
+        UsageError: no leaf has two members.
+    """
+    random = np.random.default_rng(seed)
+    groups = [group for group in _groups(len(leaves), leaves, random) if len(group) > 1]
+    if not groups:
+        raise UsageError("no node has two ranks to pair; --inside needs two GPUs a node or more")
+    parts = _together(groups, None, random)
+    most = 1 if serial else None
+    made = [PairRound(RoundKind.INSIDE, part) for one in parts for part in in_parts(one, most)]
+    return Schedule(
+        rounds=tuple(one for one in made if len(one.pairs)),
+        seed=seed,
+        paths=sum(len(group) * (len(group) - 1) // 2 for group in groups),
+        paths_across=0,
+    )
+
+
 def confirmation_rounds(
     together: Iterable[tuple[int, int]], alone: Iterable[tuple[int, int]] = (), *, serial: bool
 ) -> tuple[PairRound, ...]:

@@ -34,6 +34,9 @@ def next_lines(
     lines: list[str] = []
     bad = gravest_first(failing(result))
     for verdict in bad[:_MOST_NODES]:
+        if about.run.suite.get("inside"):
+            lines += _wrapped(_look_inside(state, verdict))
+            continue
         lines += _wrapped(_look_at(state, verdict, hardware))
         lines += _drain(state, about, verdict)
     if len(bad) > _MOST_NODES:
@@ -55,6 +58,20 @@ def _look_at(state: PairwiseState, verdict: NodeVerdict, hardware: Hardware) -> 
         return f"on {name}: make it like the others ({'; '.join(verdict.evidence)})"
     commands = ["dmesg | tail -n 50"] if verdict.code in _PROCESSES else []
     return f"on {name}: {'; '.join([*commands, *_tools(name, verdict, hardware)])}"
+
+
+def _look_inside(state: PairwiseState, verdict: NodeVerdict) -> str:
+    """Of a GPU: NVLink, PCIe and what the driver logged."""
+    node, _, part = state.names[verdict.node].partition(":")
+    number = part.removeprefix("gpu")
+    commands = ["nvidia-smi nvlink -e", "nvidia-smi topo -m", "dmesg | grep -i xid"]
+    if number.isdecimal():
+        commands = [
+            f"nvidia-smi -q -i {number}",
+            f"nvidia-smi nvlink -e -i {number}",
+            *commands[1:],
+        ]
+    return f"on {node}: {'; '.join(commands)}"
 
 
 def _look_between(state: PairwiseState, fault: FabricVerdict) -> str:

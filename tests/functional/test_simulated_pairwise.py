@@ -603,3 +603,37 @@ def test_a_topology_file_makes_the_leaves_of_the_run(pairs, collbench, tmp_path,
     assert [node.leaf for node in stored.topology.nodes] == ["left"] * 4 + ["right"] * 4
     again = here("pairwise", "--resume", "last")
     assert "2 leaves from --topology " in " ".join(again.stdout.split())
+
+
+INSIDE = """[fabric]
+nodes = 2
+gpus_per_node = 4
+rails = 4
+nvlink_gb_per_s = 400
+noise = { kind = "normal", size = 0.01 }
+"""
+
+
+def test_inside_gpus_are_paired_with_those_of_their_own_node(pairs, here, collbench):
+    done = pairs(INSIDE, "--inside")
+
+    assert done.returncode == 0, done.stderr
+    assert "plan: 8 GPUs inside nodes, 3 rounds of up to 4 pairs, 100% of the paths" in done.stdout
+    assert "PASS            8" in done.stdout
+    assert "100 % of all paths tried" in done.stdout
+    stored = collbench.stored()
+    for trial in stored.trials:
+        assert len({stored.topology.ranks[rank].node for rank in trial.group.ranks}) == 1
+        assert trial.case.nodes == 1
+    drained = here("drain", stored.run.run_id)
+    assert drained.returncode == 2
+    assert "is of GPUs inside nodes (--inside), and Slurm drains nodes" in drained.stderr
+    shown = here("show", stored.run.run_id)
+    assert "node0:gpu3" in shown.stdout
+
+
+def test_inside_has_no_bar_of_the_nics(pairs):
+    done = pairs(INSIDE, "--inside", "--min-of-limit", "80%")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("collbench: --min-of-limit is of the NICs, and --inside goes")

@@ -55,6 +55,7 @@ OWN = {
     "--serial",
     "--size",
     "--latency",
+    "--inside",
     "--qualify",
     "--against",
     "--node-json",
@@ -112,6 +113,7 @@ def test_without_options_everything_is_chosen_later():
         serial=False,
         size_bytes=None,
         latency=None,
+        inside=False,
         qualify=None,
         against=None,
         node_json=None,
@@ -355,3 +357,10 @@ def test_another_question_is_refused_by_name(now, text):
         refuse_another_question(BEFORE, now)
 
     assert str(caught.value) == f"run {BEFORE.run_id} cannot be resumed: {text}"
+
+
+def test_gpus_and_one_node_are_not_asked_for_at_once():
+    assert ask("--inside").inside
+    assert refusal("--inside", "--qualify", "node7") == (
+        "--inside pairs GPUs and --qualify judges a node; leave one out"
+    )
