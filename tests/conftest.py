@@ -7,7 +7,7 @@ import pytest
 PROCESSES = tuple(Path(__file__).parent / name for name in ("functional", "lab", "gpu"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if any(folder in item.path.parents for folder in PROCESSES):
-            item.add_marker(pytest.mark.xdist_group("processes"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # Before pytest-xdist reads the groups, when all are collected.
+    if any(folder in item.path.parents for folder in PROCESSES):
+        item.add_marker(pytest.mark.xdist_group("processes"))

@@ -136,6 +136,21 @@ def test_a_spine_that_is_short_accuses_nobody(answer, lab, seed):
 
 @pytest.mark.soak
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("ends", [(1, 3), (2, 6)], ids=["inside a leaf", "across"])
+def test_one_slow_path_is_a_path_and_no_node(answer, lab, pairs, ends):
+    lab.fabric.set_path_rate(*ends, THIRD, MBIT_PER_S)
+
+    status, verdict, said = answer("--latency", "0")
+
+    assert named(verdict) == {}, said
+    ((code, text),) = faults(pairs)
+    assert code == "slow_path", said
+    assert text.startswith(f"slow_path node{ends[0]}-node{ends[1]}"), said
+    assert status == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
 def test_a_stopped_worker_is_named(answer, pairs):
     status, verdict, said = answer("--plant", "stop:rank=3,call=12", "-T", "4s")
 

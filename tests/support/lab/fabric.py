@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,6 +36,8 @@ BURST_BYTES = 64 * 1024
 QUEUE = "20ms"
 NO_PREFIX_ROUTE = 0x200
 SCOPE_LINK = 253
+_IP = 0x0800
+"""The protocol's number on Ethernet."""
 LOOPBACK = 1
 """The index of ``lo`` in every namespace."""
 
@@ -147,6 +149,20 @@ class Fabric:
             with _inside(self._switch) as link:
                 _shape(link, node.port, mbit_per_s)
 
+    def set_path_rate(self, a: int, b: int, mbit_per_s: float, rest_mbit_per_s: float) -> None:
+        """Shapes what two nodes send each other, and the rest of their links.
+
+        Args:
+            a: a node.
+            b: the other one.
+            mbit_per_s: between them, each way.
+            rest_mbit_per_s: of their links to all others.
+        """
+        self._whole = False
+        for node, other in ((self.nodes[a], self.nodes[b]), (self.nodes[b], self.nodes[a])):
+            with _inside(node.namespace) as link:
+                _shape_path(link, "eth0", other.address, mbit_per_s, rest_mbit_per_s)
+
     def set_uplink_rate(self, leaf: int, mbit_per_s: float) -> None:
         """Shapes a leaf's link to the spine anew, both ways."""
         self._whole = False
@@ -239,6 +255,36 @@ def _shape(link: IPRoute, interface: str, mbit_per_s: float) -> None:
         rate=f"{mbit_per_s * 1000:.0f}kbit",
         burst=BURST_BYTES,
         latency=QUEUE,
+    )
+
+
+def _shape_path(
+    link: IPRoute, interface: str, address: str, mbit_per_s: float, rest_mbit_per_s: float
+) -> None:
+    """Gives what goes to one address a rate of its own."""
+    index = _index(link, interface)
+    link.tc("del", index=index)
+    link.tc("add", "htb", index, handle="1:", default=0x10)
+    for handle, rate in (("1:10", rest_mbit_per_s), ("1:20", mbit_per_s)):
+        link.tc(
+            "add-class",
+            "htb",
+            index,
+            handle=handle,
+            parent="1:",
+            rate=f"{rate * 1000:.0f}kbit",
+            burst=BURST_BYTES,
+        )
+    number = int.from_bytes(ip_address(address).packed, "big")
+    link.tc(
+        "add-filter",
+        "u32",
+        index,
+        parent=0x10000,
+        prio=1,
+        protocol=_IP,
+        target=0x10020,
+        keys=[f"{number:#010x}/0xffffffff+16"],
     )
 
 
