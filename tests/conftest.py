@@ -1,13 +1,19 @@
 """Tests that start processes and look at their times run one after the other, beside all others."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-PROCESSES = tuple(Path(__file__).parent / name for name in ("functional", "lab", "gpu"))
+PROCESSES = ("tests/functional/", "tests/lab/", "tests/gpu/")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    # Before pytest-xdist reads the groups, when all are collected.
-    if any(folder in item.path.parents for folder in PROCESSES):
-        item.add_marker(pytest.mark.xdist_group("processes"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    # The groups of pytest-xdist 3.8 itself (--dist loadgroup) have no effect with pytest 9.2.
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneAfterTheOther(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "processes" if nodeid.startswith(PROCESSES) else nodeid.split("::")[0]
+
+    return OneAfterTheOther(config, log)

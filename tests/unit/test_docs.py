@@ -40,7 +40,7 @@ def test_the_readme_holds_the_two_set_up_commands():
 
     assert lines == [
         "pip install -c constraints.txt -e . && python -m collbench sweep",
-        "pip install -c constraints.txt -e '.[test]' && pytest -n 2 --dist loadgroup",
+        "pip install -c constraints.txt -e '.[test]' && pytest -n 2",
     ]
 
 
