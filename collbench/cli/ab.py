@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.cli.launch_options import launch_options
 from collbench.cli.sweep_options import sweep_options
 
@@ -23,7 +24,7 @@ class _Ab(click.Command):
         return rest
 
 
-@click.command(cls=_Ab, context_settings={"max_content_width": 120})
+@click.command(cls=_Ab, context_settings=dict(CONTEXT))
 @sweep_options
 @launch_options
 @click.option(

@@ -6,11 +6,12 @@ import os
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.errors import ExitCode, UsageError
 from collbench.store import find_run, read_run, results_root
 
 
-@click.command()
+@click.command(context_settings=dict(CONTEXT))
 @click.argument("run", default="last")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:  # they bring numpy and scipy, and --help does without
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # they bring numpy and scipy, and --help does without
     from collbench.store import StoredRun
 
 
-@click.command(context_settings={"max_content_width": 120})
+@click.command(context_settings=dict(CONTEXT))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN...]")
 @click.option(
     "-o",

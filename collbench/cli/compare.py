@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.errors import ExitCode, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _NOT_SET = "default"
 """The words of the setting in which nothing is set."""
 
 
-@click.command(context_settings={"max_content_width": 120})
+@click.command(context_settings=dict(CONTEXT))
 @click.argument("base_runs", metavar="BASE")
 @click.argument("new_runs", metavar="[NEW]", required=False)
 @click.option("--base", "base_setting", metavar="SETTING", help="A setting of BASE, in its words.")

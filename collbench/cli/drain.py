@@ -7,6 +7,7 @@ import os
 import click
 import msgspec
 
+from collbench.cli.context import CONTEXT
 from collbench.cli.output import say
 from collbench.cli.readers import refuse_unreadable
 from collbench.errors import ExitCode, UsageError
@@ -34,7 +35,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     refused: list[_Refused]
 
 
-@click.command()
+@click.command(context_settings=dict(CONTEXT))
 @click.argument("run", default="last")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.errors import CollbenchError, ExitCode, nearest
 from collbench.version import __version__
 
@@ -103,7 +104,7 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    context_settings=dict(CONTEXT),
 )
 @click.version_option(__version__, prog_name="collbench", message="%(prog)s %(version)s")
 def cli() -> None:

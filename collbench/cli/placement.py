@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from collbench.cli.context import CONTEXT
 from collbench.cli.launch_options import launch_options, read_launch_options
 from collbench.cli.output import say
 from collbench.errors import ExitCode, UsageError
@@ -46,7 +47,7 @@ class Placement(Record, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-@click.command(context_settings={"max_content_width": 120})
+@click.command(context_settings=dict(CONTEXT))
 @launch_options
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.cli.output import say
 from collbench.cli.readers import refuse_unreadable, shown
 from collbench.errors import UsageError
 from collbench.store import find_run, read_run, results_root
 
 
-@click.command()
+@click.command(context_settings=dict(CONTEXT))
 @click.argument("run", default="last")
 @click.option("-o", "--output", metavar="DIR", help="Where the files go [the run's folder].")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
+from collbench.cli.context import CONTEXT
 from collbench.errors import ExitCode
 from collbench.model import SCHEMA_VERSION
 from collbench.store import ListedRun, RunHeader, list_runs, results_root
@@ -24,7 +25,7 @@ _PIPED_WIDTH = 10_000
 _COLUMNS = ("run", "command", "cluster", "started (UTC)", "on", "kept", "status", "")
 
 
-@click.command()
+@click.command(context_settings=dict(CONTEXT))
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON list on stdout.")
 def runs(results: str | None, as_json: bool) -> None:

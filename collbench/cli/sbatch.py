@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.errors import UsageError, nearest
 from collbench.report.slurm_script import SlurmRequest, slurm_script
 
@@ -14,7 +15,7 @@ _ON_NODES = ("sweep", "placement")
 """The commands that are started on every node; the others read what is stored."""
 
 
-@click.command(context_settings={"allow_interspersed_args": False, "max_content_width": 120})
+@click.command(context_settings={**CONTEXT, "allow_interspersed_args": False})
 @click.option("-N", "--nodes", type=int, required=True, metavar="N", help="Nodes of the job.")
 @click.option(
     "--gpus-per-node",

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.cli.launch_options import launch_options
 from collbench.cli.scale_options import scale_options
 
 
-@click.command(context_settings={"max_content_width": 120})
+@click.command(context_settings=dict(CONTEXT))
 @scale_options
 @launch_options
 def scale(**given: Any) -> int:

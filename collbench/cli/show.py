@@ -6,13 +6,14 @@ import os
 
 import click
 
+from collbench.cli.context import CONTEXT
 from collbench.cli.output import say
 from collbench.cli.readers import refuse_unreadable, shown
 from collbench.cli.runs import kept_words
 from collbench.store import find_run, read_run, results_root
 
 
-@click.command()
+@click.command(context_settings=dict(CONTEXT))
 @click.argument("run", default="last")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="The JSON of the command that made it.")

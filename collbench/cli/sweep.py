@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from collbench.cli.bar_options import bar_options
+from collbench.cli.context import CONTEXT
 from collbench.cli.launch_options import launch_options
 from collbench.cli.sweep_options import sweep_options
 
 
-@click.command(context_settings={"max_content_width": 120})
+@click.command(context_settings=dict(CONTEXT))
 @sweep_options
 @bar_options
 @launch_options

@@ -31,9 +31,10 @@ from collbench.model import Finding
 from collbench.store import StoredRun, read_run
 
 RESULTS = Path(__file__).parents[2] / "results"
+RUNS = Path(__file__).parents[1] / "data/runs"
 DEFAULT = RESULTS / "2xh200/20261130-0635-3947"
 MATRIX = RESULTS / "2xh200/20261130-0929-1943"
-CPU = RESULTS / "vm/20261130-0854-24d5"
+CPU = RUNS / "vm/20261130-0854-24d5"
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,7 @@ def test_a_file_that_is_there_is_not_written_over_unasked():
 
 
 def test_a_name_is_found_in_the_folder_of_all_runs():
-    assert made("20261130-0854", "--results", RESULTS).exception is None
+    assert made("20261130-0854", "--results", RUNS).exception is None
     assert isinstance(made("20261130-0854").exception, RunNotFound)
 
 
@@ -158,7 +159,7 @@ def test_shares_are_per_cents_or_fractions():
 def test_a_baseline_is_a_file_or_a_run():
     made(CPU, "-o", "b.json")
     from_file = read_bars({"baseline": "b.json"}).baseline
-    from_name = read_bars({"baseline": "20261130-0854", "results": str(RESULTS)}).baseline
+    from_name = read_bars({"baseline": "20261130-0854", "results": str(RUNS)}).baseline
 
     assert from_file == from_name == read_bars({"baseline": str(CPU)}).baseline
 
