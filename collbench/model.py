@@ -9,7 +9,7 @@ and a golden file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -541,6 +541,16 @@ class Topology(Record, frozen=True, kw_only=True):
             kinds.append(f"{len(gpus)}x{model}+{len(rails)}rails")
         distinct = sorted(set(kinds))
         return f"{len(self.nodes)} nodes, {len(self.ranks)} ranks: " + "; ".join(distinct)
+
+    def with_leaves(self, leaf_of: Mapping[str, str | None]) -> Topology:
+        """Returns the same with each node in the leaf that is given for its name; else in none."""
+        nodes = [msgspec.structs.replace(n, leaf=leaf_of.get(n.name)) for n in self.nodes]
+        return msgspec.structs.replace(self, nodes=nodes)
+
+    @property
+    def leaf_of(self) -> dict[str, str | None]:
+        """Each node's leaf, by name."""
+        return {node.name: node.leaf for node in self.nodes}
 
 
 class Run(Record, frozen=True, kw_only=True):

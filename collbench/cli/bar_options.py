@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from collbench.cli.option import Option, as_words
+from collbench.cli.earlier import is_given
+from collbench.cli.option import Command, Option, as_words, with_options
+from collbench.cli.request import read_values
 from collbench.collectives import collective_named
 from collbench.errors import ExitCode, RunNotFound, UsageError
 from collbench.units import parse_share
@@ -25,8 +26,6 @@ if TYPE_CHECKING:  # they bring numpy, and --help does without
     from collbench.analyze.bars import BarReport, Bars
     from collbench.analyze.baseline import Baseline
     from collbench.model import Case, Finding, Run, Topology, Trial
-
-Command = Callable[..., Any]
 
 _EVERY = ""
 """Stands for all collectives that have no bar of their own."""
@@ -90,9 +89,7 @@ BAR_OPTIONS = (
 
 def bar_options(command: Command) -> Command:
     """Gives a command these options; it passes their values to ``read_bars``."""
-    for option in reversed(BAR_OPTIONS):
-        command = click.option(*option.names, metavar=option.metavar, help=option.help)(command)
-    return command
+    return with_options(command, BAR_OPTIONS)
 
 
 def with_bars_of_before(
@@ -106,9 +103,7 @@ def with_bars_of_before(
         argv_of_before: the command line that the other options were taken from; None: from none.
     """
     names = [option.param for option in BAR_OPTIONS]
-    if argv_of_before is None or any(
-        context.get_parameter_source(name) is not ParameterSource.DEFAULT for name in names
-    ):
+    if argv_of_before is None or any(is_given(context, name) for name in names):
         return given
     _, command, *options = shlex.split(argv_of_before)
     with context.command.make_context(command, options) as before:
@@ -129,14 +124,7 @@ def read_bars(given: dict[str, Any], *, judges: bool = True) -> Bars | None:
         RunNotFound: the baseline is neither a file nor a run.
         RecordError: it cannot be read.
     """
-    values: dict[str, Any] = {}
-    for option in BAR_OPTIONS:
-        text = given.get(option.param)
-        if text is not None:
-            try:
-                values[option.param] = option.read(text)
-            except UsageError as problem:
-                raise UsageError(f"{option.label}: {problem}") from None
+    values = read_values(BAR_OPTIONS, given)
     source = values.get("baseline")
     if "tolerance" in values and source is None:
         raise UsageError("--tolerance is of a baseline; give --baseline as well")

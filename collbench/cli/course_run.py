@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing as closed_after
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from collbench.cli.ground import Ground
-from collbench.cli.sweep_resume import Earlier
+from collbench.cli.earlier import Earlier, earlier_run, open_writer
+from collbench.cli.ground import Ground, Site, look_around
+from collbench.cli.nodes import Company, Gathering
+from collbench.cli.request import RunRequest
 from collbench.engine.protocol import Executor, Round
 from collbench.measure.plant import Plant
 from collbench.model import Case, Run, Trial
@@ -58,6 +61,44 @@ class _Heard:
         self._progress.finished(trial)
 
 
+@contextmanager
+def opened_ground(
+    site: Site,
+    company: Company,
+    request: RunRequest,
+    root: Path,
+    *,
+    command: str,
+    argv_of_before: str | None,
+) -> Iterator[tuple[Ground, Earlier | None]]:
+    """Opens the run that goes on, lets the nodes meet, and closes both at the end.
+
+    Args:
+        site: what the command line says of the place.
+        company: who was started.
+        request: what is asked; a dry run meets nobody.
+        root: the folder of all runs.
+        command: of the run.
+        argv_of_before: the command line that the options were taken from.
+
+    Raises:
+        RunNotFound: no such run.
+        RecordError: it cannot be read.
+        StoreError: it cannot be written.
+        UsageError: it is of another command, or the place cannot be as it is asked for.
+        NothingMeasured: hardware that is promised cannot be used, or others do not come.
+    """
+    opened = earlier_run(
+        request.resume,
+        root,
+        command=command,
+        dry_run=request.dry_run,
+        argv_of_before=argv_of_before,
+    )
+    with opened as earlier, closed_after(Gathering()) as gathering:
+        yield look_around(site, company, gathering, meet=not request.dry_run), earlier
+
+
 def run_course(
     *,
     ground: Ground,
@@ -81,13 +122,7 @@ def run_course(
         verdict_of: makes what judges it.
         tell_plan: prints heading and plan, now that versions are known.
     """
-    if earlier is None:
-        writer = RunWriter.create(root, run, ground.topology)
-        logs = writer.logs
-    else:
-        assert earlier.writer is not None
-        writer = earlier.writer
-        logs = writer.new_part(earlier.stored.topology)
+    writer, logs = open_writer(earlier, root, run, ground.topology)
     watch = ground.watch()
     ground.admit(logs, writer.run.run_id)
     executor = ground.make_executor(logs, watch, plant)

@@ -24,6 +24,7 @@ from collbench.engine.placement import DEFAULT_CPU_RANKS, Slots, Wanted, choose_
 from collbench.engine.protocol import Executor, Facts, Outcome, Round
 from collbench.engine.reception import Guest
 from collbench.engine.simulation import Simulation, read_simulation
+from collbench.errors import ExitCode
 from collbench.launch.leaves import own_leaf
 from collbench.launch.share import core_warning, own_core_count, own_cores, own_gpus
 from collbench.measure.plant import Plant
@@ -149,7 +150,7 @@ class _Located:
 
     def __init__(self, executor: Executor, topology: Topology) -> None:
         self._executor = executor
-        self._leaf_of = {node.name: node.leaf for node in topology.nodes}
+        self._leaf_of = topology.leaf_of
 
     def start(self, round_: Round) -> None:
         """Makes ready for a round."""
@@ -161,10 +162,8 @@ class _Located:
 
     def facts(self) -> Facts:
         """Returns what the model knows, with the leaves."""
-        facts, leaf_of = self._executor.facts(), self._leaf_of
-        nodes = [msgspec.structs.replace(n, leaf=leaf_of.get(n.name)) for n in facts.topology.nodes]
-        topology = msgspec.structs.replace(facts.topology, nodes=nodes)
-        return msgspec.structs.replace(facts, topology=topology)
+        facts = self._executor.facts()
+        return msgspec.structs.replace(facts, topology=facts.topology.with_leaves(self._leaf_of))
 
     def close(self) -> None:
         """Ends the model."""
@@ -221,8 +220,10 @@ def look_around(site: Site, company: Company, gathering: Gathering, *, meet: boo
     )
 
 
-def serve_site(site: Site, company: Company) -> int:
-    """Serves node 0 from this process; returns its exit status."""
+def serve_site(site: Site, company: Company, *, dry_run: bool) -> int:
+    """Serves node 0 from this process, if it measures anything; returns its exit status."""
+    if dry_run or site.simulate is not None:
+        return ExitCode.FINE
     libraries = find_libraries(site.suite)
     slots, topology = _place(site, company)
     suite = site.resolved(slots)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import click
-
-from collbench.cli.option import Option, as_text, as_whole, as_whole_from_1
+from collbench.cli.option import (
+    Command,
+    Option,
+    as_text,
+    as_whole,
+    as_whole_from_1,
+    with_options,
+)
+from collbench.cli.request import named
 from collbench.errors import UsageError
 from collbench.launch.hostlist import expand_hostlist
 from collbench.launch.options import LaunchOptions, parse_rendezvous
 from collbench.units import parse_duration
-
-Command = Callable[..., Any]
 
 
 def _as_rank(value: str) -> int:
@@ -98,12 +101,7 @@ _FIELDS = {"wait": "wait_s"}
 
 def launch_options(command: Command) -> Command:
     """Gives a command these options; it passes their values to ``read_launch_options``."""
-    for option in reversed(LAUNCH_OPTIONS):
-        kind: dict[str, Any] = {"is_flag": True} if option.metavar is None else {}
-        command = click.option(
-            *option.names, metavar=option.metavar, help=option.help, **kind, **option.more
-        )(command)
-    return command
+    return with_options(command, LAUNCH_OPTIONS)
 
 
 def read_launch_options(given: dict[str, Any]) -> LaunchOptions:
@@ -119,10 +117,8 @@ def read_launch_options(given: dict[str, Any]) -> LaunchOptions:
     for option in LAUNCH_OPTIONS:
         value = given.get(option.param)
         if isinstance(value, str):
-            try:
+            with named(option.label):
                 value = option.read(value)
-            except UsageError as problem:
-                raise UsageError(f"{option.label}: {problem}") from None
             if value in ("", ()):
                 raise UsageError(f"{option.label}: the value is empty; leave the option out")
         if value is not None:

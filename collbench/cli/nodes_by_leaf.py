@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
-
 from collbench.cli.ground import Ground
 from collbench.engine.protocol import Executor
 from collbench.errors import UsageError
@@ -28,26 +26,18 @@ def with_leaves(ground: Ground, topology_file: str | None) -> tuple[Ground, Leav
     topology = ground.topology
     leaves = find_leaves(
         [node.name for node in topology.nodes if node.state is NodeState.PRESENT],
-        {node.name: node.leaf for node in topology.nodes},
+        topology.leaf_of,
         file=None if topology_file is None else Path(topology_file),
         environ=os.environ,
         simulated=ground.simulation is not None,
     )
     leaf_of = leaves.leaf_of if leaves is not None else {}
-    nodes = [msgspec.structs.replace(n, leaf=leaf_of.get(n.name)) for n in topology.nodes]
-    return ground.with_topology(msgspec.structs.replace(topology, nodes=nodes)), leaves
-
-
-def leaves_kept(topology: Topology, before: Topology) -> Topology:
-    """Returns a topology with the leaves of another: an engine does not know them."""
-    leaf_of = {node.name: node.leaf for node in before.nodes}
-    nodes = [msgspec.structs.replace(n, leaf=leaf_of.get(n.name)) for n in topology.nodes]
-    return msgspec.structs.replace(topology, nodes=nodes)
+    return ground.with_topology(topology.with_leaves(leaf_of)), leaves
 
 
 def as_it_is_now(executor: Executor, before: Topology) -> Callable[[], Topology]:
-    """Returns what says who is still there, with leaves."""
-    return lambda: leaves_kept(executor.facts().topology, before)
+    """Returns what says who is still there; an engine does not know the leaves."""
+    return lambda: executor.facts().topology.with_leaves(before.leaf_of)
 
 
 def ranks_by_node(topology: Topology) -> dict[int, list[int]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import click
 
 from collbench.errors import UsageError
 from collbench.suite import ALL_ROOTS, AUTO
 from collbench.units import parse_size
+
+Command = Callable[..., Any]
 
 
 def as_text(value: str) -> str:
@@ -112,3 +116,13 @@ class Option:
     def label(self) -> str:
         """What errors call it: ``-d/--dtype``."""
         return "/".join(name for name in self.names if name.startswith("-"))
+
+
+def with_options(command: Command, options: Sequence[Option]) -> Command:
+    """Gives a command options, in their order; it gets their values as text, flags as bool."""
+    for option in reversed(options):
+        kind: dict[str, Any] = {"is_flag": True} if option.metavar is None else {}
+        command = click.option(
+            *option.names, metavar=option.metavar, help=option.help, **{**kind, **option.more}
+        )(command)
+    return command

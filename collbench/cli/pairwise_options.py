@@ -2,98 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from collbench.cli.option import Option, as_bool, as_whole_from_1
+from collbench.cli.course_options import SHARED, SIZE, TOPOLOGY, whole_or
+from collbench.cli.earlier import OF_THIS_CALL
+from collbench.cli.option import Command, Option, as_bool, with_options
+from collbench.cli.request import RunRequest, read_values, shared_fields, suite_changes
 from collbench.cli.resume_options import (
-    OF_THIS_CALL,
     options_of_before,
     refuse_other_nodes,
     refuse_other_options,
 )
-from collbench.cli.sweep_options import read_values
 from collbench.cli.sweep_table import OPTIONS
 from collbench.errors import UsageError
 from collbench.model import Run
 from collbench.suite import Suite, override
-from collbench.units import parse_size
-
-Command = Callable[..., Any]
-
-SHARED = (
-    "backend",
-    "gpus",
-    "via",
-    "nccl",
-    "fake_hosts",
-    "expect_gpus",
-    "seed",
-    "check",
-    "proof",
-    "deadline",
-    "init_deadline",
-    "cluster",
-    "results",
-    "as_json",
-    "dry_run",
-    "resume",
-    "simulate",
-    "plant",
-)
-"""Parameters that mean what they mean to ``sweep``."""
-
 
 _OF_THIS_CALL = OF_THIS_CALL | {"node_json"}
 _SAME_SUITE = ("rounds", "serial", "inside", "qualify", "size_bytes", "latency")
 
 
-def as_message_size(value: str) -> int:
-    """Returns a size above 0, of a message."""
-    size = parse_size(value)
-    if size < 1:
-        raise UsageError("a message has 1 byte or more; write for instance 64M")
-    return size
-
-
-def _as_rounds(value: str) -> str | int:
-    """auto, all or a number."""
-    if value in ("auto", "all"):
-        return value
-    try:
-        return as_whole_from_1(value)
-    except UsageError:
-        raise UsageError(
-            f"'{value}' is not allowed; allowed: auto, all, or a number of rounds"
-        ) from None
-
-
 _OWN = (
-    Option(
-        names=("--topology",),
-        metavar="FILE",
-        help="Which leaf a node is in: Slurm's topology.conf, or lines 'NODE LEAF' [Slurm's own].",
-    ),
+    TOPOLOGY,
     Option(
         names=("--rounds",),
         metavar="auto|all|K",
-        read=_as_rounds,
+        read=whole_or(("auto", "all"), "rounds"),
         help="auto: all pairs up to 64 nodes, three partners above; all; or K rounds [auto].",
     ),
     Option(
         names=("--serial",),
         help="One pair at a time: slower, and no pair disturbs another.",
-        more={"is_flag": True},
     ),
-    Option(
-        names=("--size",),
-        metavar="SIZE",
-        read=as_message_size,
-        help="Of a message [chosen by a short probe: 1G on fast links, less on slow ones].",
-    ),
+    SIZE,
     Option(
         names=("--latency",),
         metavar="0|1",
@@ -103,7 +47,6 @@ _OWN = (
     Option(
         names=("--inside",),
         help="Pair the GPUs inside each node instead of the nodes; all nodes at once.",
-        more={"is_flag": True},
     ),
     Option(
         names=("--qualify",),
@@ -128,11 +71,9 @@ PAIRWISE_OPTIONS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PairwiseRequest:
-    """What the user wants, before the machine is looked at."""
+class PairwiseRequest(RunRequest):
+    """What the user wants of pairs; of the suite the tables ``run`` and ``measure`` count."""
 
-    suite: Suite
-    """Its tables ``run`` and ``measure``."""
     topology: str | None
     rounds: str | int
     serial: bool
@@ -143,23 +84,11 @@ class PairwiseRequest:
     qualify: str | None
     against: str | None
     node_json: str | None
-    expect_gpus: int | None
-    simulate: str | None
-    plant: str | None
-    resume: str | None
-    results: str | None
-    cluster: str | None
-    as_json: bool
-    dry_run: bool
 
 
 def pairwise_options(command: Command) -> Command:
     """Gives a command these options; it passes their values to ``build_pairwise``."""
-    for option in reversed(PAIRWISE_OPTIONS):
-        command = click.option(
-            *option.names, metavar=option.metavar, help=option.help, **option.more
-        )(command)
-    return command
+    return with_options(command, PAIRWISE_OPTIONS)
 
 
 def build_pairwise(given: dict[str, Any]) -> PairwiseRequest:
@@ -173,13 +102,8 @@ def build_pairwise(given: dict[str, Any]) -> PairwiseRequest:
         raise UsageError("--inside pairs GPUs and --qualify judges a node; leave one out")
     if "against" in values and "qualify" not in values:
         raise UsageError("--against says who a node is judged by; name the node with --qualify")
-    changes = {
-        option.key.rpartition(".")[2]: values[option.param]
-        for option in PAIRWISE_OPTIONS
-        if option.key is not None and option.param in values
-    }
     return PairwiseRequest(
-        suite=override(Suite(name="pairwise"), **changes),
+        suite=override(Suite(name="pairwise"), **suite_changes(PAIRWISE_OPTIONS, values)),
         topology=values.get("topology"),
         rounds=values.get("rounds", "auto"),
         serial=bool(given.get("serial")),
@@ -189,14 +113,7 @@ def build_pairwise(given: dict[str, Any]) -> PairwiseRequest:
         qualify=values.get("qualify"),
         against=values.get("against"),
         node_json=values.get("node_json"),
-        expect_gpus=values.get("expect_gpus"),
-        simulate=values.get("simulate"),
-        plant=values.get("plant"),
-        resume=values.get("resume"),
-        results=values.get("results"),
-        cluster=values.get("cluster"),
-        as_json=bool(given.get("as_json")),
-        dry_run=bool(given.get("dry_run")),
+        **shared_fields(values, given),
     )
 
 

@@ -12,9 +12,10 @@ from collbench.analyze.pair_rows import PROBES, kind_of, state_of_run
 from collbench.analyze.pair_state import PairwiseState, Reference
 from collbench.analyze.pair_types import PairKind
 from collbench.analyze.pair_verdicts import NodeState as Verdict
-from collbench.analyze.pair_verdicts import PairwiseResult
+from collbench.analyze.pair_verdicts import NodeVerdict, PairwiseResult
 from collbench.analyze.pairwise import judge
-from collbench.model import Finding, Node, NodeState, Run, Trial
+from collbench.cli.course_output import duration_s, who_came
+from collbench.model import Finding, Run, Trial
 from collbench.report.pairwise_about import PairwiseAbout
 from collbench.store import StoredRun
 from collbench.units import format_size
@@ -55,25 +56,19 @@ def reference_as_dict(reference: Reference) -> dict[str, object]:
 
 def about_of(stored: StoredRun, state: PairwiseState) -> PairwiseAbout:
     """Returns what a report says of a run beside its verdicts."""
-    run, nodes = stored.run, stored.topology.nodes
+    run = stored.run
     trials = [trial for trial in stored.trials if trial.group is not None]
     source = _text_of(run, _LEAVES)
-    missing = run.suite.get("left_out")
-    whys = missing if isinstance(missing, dict) else {}
     return PairwiseAbout(
         run=run,
         topology=stored.topology,
-        asked=tuple(node.name for node in nodes),
-        answered=tuple(n.name for n in nodes if n.state in (NodeState.PRESENT, NodeState.LOST)),
-        absent=_of_state(nodes, whys, NodeState.ABSENT),
-        excluded=_of_state(nodes, whys, NodeState.EXCLUDED),
-        lost=_of_state(nodes, whys, NodeState.LOST, NodeState.UNKILLABLE),
+        **who_came(stored),
         leaves_source=source,
         ran=ran_words(trials),
         rounds=rounds_words(trials),
         share_tried=_share(state, across=False if run.suite.get("inside") else None),
         share_across_tried=_share_across(run, state),
-        duration_s=_duration_s(trials),
+        duration_s=duration_s(trials),
         next_commands=(),
         job_id=_text_of(run, _JOB_ID),
         user=_text_of(run, _USER),
@@ -90,26 +85,16 @@ def _text_of(run: Run, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def qualified(run: Run, state: PairwiseState, result: PairwiseResult) -> NodeVerdict | None:
+    """Returns the verdict on the node that is to be qualified, None where none is."""
+    name = _text_of(run, "qualify")
+    return None if name is None else result.nodes[state.names.index(name)]
+
+
 def qualify_line(run: Run, state: PairwiseState, result: PairwiseResult) -> str | None:
     """Returns the last line of a run with ``--qualify``: the verdict on that node; else None."""
-    name = _text_of(run, "qualify")
-    if name is None:
-        return None
-    return f"QUALIFY {name}: {result.nodes[state.names.index(name)].verdict}"
-
-
-def _duration_s(trials: Sequence[Trial]) -> float:
-    """Returns how long all rounds took: each as long as its slowest pair."""
-    longest: dict[int, float] = {}
-    for trial in trials:
-        if trial.group is not None:
-            number = trial.group.round
-            longest[number] = max(longest.get(number, 0.0), trial.duration_s)
-    return sum(longest.values())
-
-
-def _of_state(nodes: Sequence[Node], whys: dict[str, str], *states: NodeState) -> dict[str, str]:
-    return {node.name: str(whys.get(node.name, "")) for node in nodes if node.state in states}
+    mine = qualified(run, state, result)
+    return None if mine is None else f"QUALIFY {state.names[mine.node]}: {mine.verdict}"
 
 
 def ran_words(trials: Sequence[Trial]) -> str:

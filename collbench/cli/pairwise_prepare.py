@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +12,10 @@ from collbench.analyze.pair_inside import per_rank
 from collbench.analyze.pair_reference import bar_of_limit, bar_of_rates, bar_of_run, questions_of
 from collbench.analyze.pair_state import Reference
 from collbench.cli.bar_options import BAR_OPTIONS, read_bars
+from collbench.cli.course_prepare import PreparedCourse, place_of
+from collbench.cli.earlier import Earlier
 from collbench.cli.ground import Ground
+from collbench.cli.header import new_header, seed_of
 from collbench.cli.nodes_by_leaf import (
     left_out,
     ranks_by_node,
@@ -23,51 +23,33 @@ from collbench.cli.nodes_by_leaf import (
     shares_gpus,
     with_leaves,
 )
-from collbench.cli.output import say
 from collbench.cli.pairwise_options import PairwiseRequest, refuse_another_question
 from collbench.cli.pairwise_output import reference_as_dict, reference_of, who_started
 from collbench.cli.qualify import chosen_members
+from collbench.cli.request import read_values
 from collbench.cli.resume_options import continued_header, refuse_other_ground
-from collbench.cli.sweep_options import read_values
-from collbench.cli.sweep_resume import Earlier
 from collbench.errors import UsageError
 from collbench.launch.leaves import Leaves
-from collbench.measure.plant import Plant, parse_plant
+from collbench.measure.plant import parse_plant
 from collbench.model import Run
 from collbench.plan.pair_cases import PairPlace
 from collbench.plan.pairwise import Schedule, inside_rounds, pair_rounds
-from collbench.probe.environment import read_environment
-from collbench.store import cluster_name, find_run, new_run_id, read_run
-from collbench.suite import suite_as_dict
-from collbench.units import utc_text
+from collbench.store import cluster_name, find_run, read_run
 
-ALGORITHM = "Ring"
-"""Forced, so that it cannot change between pairs."""
 _FEW_AT_ONCE = 64
 """Pairs at a time for so many nodes, above 64 where leaves are not known."""
 _TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class Prepared(PreparedCourse):
     """Everything decided and nothing started."""
 
     request: PairwiseRequest
-    ground: Ground
-    """With the leaves in its topology."""
-    leaves: Leaves | None
     members: Sequence[int]
     """Numbers of the nodes that take part."""
     schedule: Schedule
-    place: PairPlace
     reference: Reference | None
-    run: Run
-    plant: Plant | None
-    earlier: Earlier | None
-
-    def tell(self, text: str) -> None:
-        """Prints for people: on stderr where stdout is for JSON."""
-        say(text, err=self.request.as_json)
 
 
 def prepare(
@@ -98,23 +80,17 @@ def prepare(
     able = [number for number in ranks if ranks[number]]
     members = chosen_members(request.qualify, request.against, nodes, able)
     refuse_too_few(members, alone=ground.company.alone, dry_run=request.dry_run, command="pairwise")
-    suite = ground.suite
-    drawn = secrets.randbelow(2**31 - 1) + 1
-    seed = suite.seed or (earlier.stored.run.seed if earlier else drawn)
+    seed = seed_of(ground.suite, earlier)
     schedule = _schedule(request, [nodes[number].leaf for number in members], seed)
     reference = _reference(request, given, root, ground, max(len(ranks[n]) for n in members))
     if reference is None and earlier is not None:
         reference = reference_of(earlier.stored)
-    pair_place = PairPlace(
-        names=[node.name for node in nodes],
-        ranks=ranks,
-        backend=ground.slots.backend,
-        via=suite.via,
-        policy=suite.policy,
-        setting={"NCCL_ALGO": ALGORITHM} if ground.on_nccl else {},
-        emulated=bool(ground.slots.fake_hosts),
-        nodes=1 if request.inside else 2,
+    pair_place = place_of(
+        ground,
+        [node.name for node in nodes],
+        ranks,
         latency=_wants_latency(request, ground),
+        inside=request.inside,
     )
     names = [nodes[number].name for number in members]
     run = _header(request, ground, schedule, pair_place, names, members, seed, reference, leaves)
@@ -203,16 +179,13 @@ def _header(
     reference: Reference | None,
     leaves: Leaves | None,
 ) -> Run:
-    suite = ground.suite
     source = leaves.source if leaves is not None and leaves.leaf_of else None
-    return Run(
-        run_id=new_run_id(),
+    return new_header(
+        ground,
         command="pairwise",
-        argv=sys.argv[1:],
         cluster=cluster_name(request.cluster, os.environ),
-        suite={
-            "source": "pairwise",
-            **suite_as_dict(suite),
+        source="pairwise",
+        also={
             "members": list(names),
             "inside": request.inside,
             "rounds": request.rounds,
@@ -225,17 +198,8 @@ def _header(
             **who_started(os.environ),
             "reference": None if reference is None else reference_as_dict(reference),
         },
-        policy=suite.policy,
         repeats=1,
         seed=seed,
         planned_trials=schedule.tried() * place.trials_a_pair(members),
-        backend=ground.slots.backend,
-        world_size=ground.slots.world_size,
-        environment=read_environment(os.environ),
-        note=ground.slots.note,
-        simulated=ground.simulation is not None,
-        emulated=bool(ground.slots.fake_hosts),
-        via=suite.via,
         planted=request.plant,
-        started_at=utc_text(time.time()),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import closing as closed_after
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,17 @@ import click
 
 from collbench.analyze.pair_inside import per_rank
 from collbench.cli.bar_options import with_bars_of_before
-from collbench.cli.course_run import run_course
-from collbench.cli.ground import Site, look_around, serve_site
+from collbench.cli.course_prepare import ALGORITHM
+from collbench.cli.course_run import opened_ground, run_course
+from collbench.cli.ground import Site, serve_site
 from collbench.cli.launch_options import read_launch_options
-from collbench.cli.nodes import Gathering, look_for_company
+from collbench.cli.nodes import look_for_company
 from collbench.cli.nodes_by_leaf import as_it_is_now
 from collbench.cli.output import say
 from collbench.cli.pairwise_options import PairwiseRequest, build_pairwise, with_options_of_before
-from collbench.cli.pairwise_output import counted_rounds, judged
-from collbench.cli.pairwise_prepare import ALGORITHM, Prepared, prepare
-from collbench.cli.pairwise_verdict import PairwiseJudge, qualified
-from collbench.cli.resume_options import resuming_lines
-from collbench.cli.sweep_resume import earlier_run
+from collbench.cli.pairwise_output import counted_rounds, judged, qualify_line
+from collbench.cli.pairwise_prepare import Prepared, prepare
+from collbench.cli.pairwise_verdict import PairwiseJudge
 from collbench.engine.protocol import Executor
 from collbench.errors import ExitCode, UsageError
 from collbench.model import Run, Topology
@@ -60,18 +58,12 @@ def run_pairwise(context: click.Context, given: dict[str, Any]) -> int:
     )
     with interruptible():
         if not company.leads:
-            idle = request.dry_run or request.simulate is not None
-            return ExitCode.FINE if idle else serve_site(site, company)
+            return serve_site(site, company, dry_run=request.dry_run)
         _check_folders(request, root)
-        opened = earlier_run(
-            request.resume,
-            root,
-            command="pairwise",
-            dry_run=request.dry_run,
-            argv_of_before=argv_of_before,
+        opened = opened_ground(
+            site, company, request, root, command="pairwise", argv_of_before=argv_of_before
         )
-        with closed_after(Gathering()) as gathering, opened as earlier:
-            ground = look_around(site, company, gathering, meet=not request.dry_run)
+        with opened as (ground, earlier):
             prepared = prepare(request, given, root, ground, earlier)
             if request.dry_run:
                 _tell_plan(prepared, prepared.run, "not started (--dry-run)")
@@ -107,10 +99,7 @@ def _tell_plan(prepared: Prepared, run: Run, run_id: str) -> None:
         f" messages of {'a size to be found' if size is None else format_size(size)},"
         f" about {format_duration(seconds)} and who looks bad again    run {run_id}"
     )
-    problems = prepared.leaves.problems if prepared.leaves is not None else ()
-    said = [f"  {text}" for text in (*ground.remarks, *problems)]
-    for text in (*resuming_lines(prepared.earlier), *said):
-        prepared.tell(text)
+    prepared.tell_remarks()
 
 
 def _measure(prepared: Prepared, root: Path) -> tuple[SessionEnd, Path]:
@@ -145,9 +134,7 @@ def _course(prepared: Prepared, executor: Executor, writer: RunWriter) -> Pairwi
     topology = prepared.ground.topology
 
     def stored() -> StoredRun:
-        return StoredRun(
-            folder=writer.folder, run=writer.run, topology=topology, trials=(), problems=()
-        )
+        return StoredRun(folder=writer.folder, run=writer.run, topology=topology, trials=())
 
     return PairwiseCourse(
         place=prepared.place,
@@ -176,8 +163,8 @@ def _report(prepared: Prepared, end: SessionEnd, folder: Path) -> int:
         say(verdict_document(state, result, about).decode())
     else:
         say(pairwise_text(state, result, about))
-        if (mine := qualified(prepared, result)) is not None:
-            say(f"\nQUALIFY {prepared.request.qualify}: {mine.verdict}")
+        if (line := qualify_line(stored.run, state, result)) is not None:
+            say(f"\n{line}")
         newest = prepared.request.results is None and prepared.earlier is None
         name = "last" if newest else str(folder)
         say(f"\nKept in {folder}\n  collbench plot {name}")

@@ -6,26 +6,28 @@ trials and asks for what is left; here it is made sure that the question is the 
 
 from __future__ import annotations
 
-import os
-import shlex
 import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
 import msgspec
-from click.core import ParameterSource
 
-from collbench.cli.sweep_resume import Earlier
+from collbench.cli.earlier import Earlier, is_given, run_of_before, taken_from
 from collbench.errors import UsageError
 from collbench.model import Run
-from collbench.store import find_run, read_run, results_root
 from collbench.units import utc_text
 
-OF_THIS_CALL = frozenset({"resume", "results", "as_json", "dry_run"})
-"""Parameters that say nothing of what is measured."""
-
-_SAME_HEADER = ("seed", "backend", "world_size", "via", "simulated", "emulated", "planted")
+_SAME_HEADER = (
+    "seed",
+    "backend",
+    "world_size",
+    "via",
+    "repeats",
+    "simulated",
+    "emulated",
+    "planted",
+)
 _SHOWN = 3
 
 
@@ -51,19 +53,14 @@ def options_of_before(
     Raises:
         RunNotFound: no such run.
     """
-    if given["resume"] is None or any(_is_given(context, name) for name in asking):
+    if given["resume"] is None or any(is_given(context, name) for name in asking):
         return given, None
-    run = read_run(find_run(given["resume"], results_root(given["results"], os.environ))).run
+    run = run_of_before(given)
     if run.command != context.command.name:
         return given, None  # refused where the run is opened
-    kept = [name for name in judging if not _is_given(context, name)]
-    with context.command.make_context(run.command, run.argv[1:]) as before:
-        taken = {name: before.params[name] for name in (*asking, *kept)}
-    return {**given, **taken}, shlex.join(["collbench", *run.argv])
-
-
-def _is_given(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    kept = [name for name in judging if not is_given(context, name)]
+    taken, line = taken_from(context, run, (*asking, *kept))
+    return {**given, **taken}, line
 
 
 def refuse_other_ground(before: Run, *, simulated: bool) -> None:

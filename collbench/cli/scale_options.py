@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from collbench.cli.option import Option, as_whole_from_1, as_words
-from collbench.cli.pairwise_options import SHARED, as_message_size
+from collbench.cli.course_options import SHARED, SIZE, TOPOLOGY, whole_or
+from collbench.cli.earlier import OF_THIS_CALL
+from collbench.cli.option import Command, Option, as_whole_from_1, as_words, with_options
+from collbench.cli.request import RunRequest, read_values, shared_fields, suite_changes
 from collbench.cli.resume_options import (
-    OF_THIS_CALL,
     options_of_before,
     refuse_other_nodes,
     refuse_other_options,
 )
-from collbench.cli.sweep_options import read_values
 from collbench.cli.sweep_table import OPTIONS
 from collbench.errors import UsageError
 from collbench.model import Run
 from collbench.suite import Suite, override
 
-Command = Callable[..., Any]
-
-
-def _as_step(value: str) -> int | None:
-    """Auto or a number."""
-    if value == "auto":
-        return None
-    try:
-        return as_whole_from_1(value)
-    except UsageError:
-        raise UsageError(f"'{value}' is not allowed; allowed: auto, or a number of nodes") from None
+_AUTO = "auto"
 
 
 def _as_ratio(value: str) -> float:
@@ -48,11 +37,7 @@ def _as_ratio(value: str) -> float:
 
 
 _OWN = (
-    Option(
-        names=("--topology",),
-        metavar="FILE",
-        help="Which leaf a node is in: Slurm's topology.conf, or lines 'NODE LEAF' [Slurm's own].",
-    ),
+    TOPOLOGY,
     Option(
         names=("--from-pairwise",),
         metavar="RUN",
@@ -68,7 +53,7 @@ _OWN = (
     Option(
         names=("--step",),
         metavar="auto|K",
-        read=_as_step,
+        read=whole_or((_AUTO,), "nodes"),
         help="Every K nodes; auto: every one to 16, then a quarter more each time, and a bisection"
         " round the drop [auto].",
     ),
@@ -78,12 +63,7 @@ _OWN = (
         read=as_whole_from_1,
         help="Pairings drawn at each number of pairs; 8 where flows are hashed over uplinks [8].",
     ),
-    Option(
-        names=("--size",),
-        metavar="SIZE",
-        read=as_message_size,
-        help="Of a message [chosen by a short probe: 1G on fast links, less on slow ones].",
-    ),
+    SIZE,
     Option(
         names=("--max-oversubscription",),
         metavar="R",
@@ -93,7 +73,6 @@ _OWN = (
     Option(
         names=("--yes",),
         help="Begin also where it takes longer than 30 minutes.",
-        more={"is_flag": True},
     ),
 )
 SCALE_OPTIONS = (
@@ -108,11 +87,9 @@ _SAME_SUITE = ("patterns", "step", "redraws", "size_bytes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScaleRequest:
-    """What the user wants, before the machine is looked at."""
+class ScaleRequest(RunRequest):
+    """What the user wants of steps; of the suite the tables ``run`` and ``measure`` count."""
 
-    suite: Suite
-    """Its tables ``run`` and ``measure``."""
     topology: str | None
     from_pairwise: str | None
     patterns: tuple[str, ...] | None
@@ -122,23 +99,11 @@ class ScaleRequest:
     size_bytes: int | None
     max_oversubscription: float | None
     yes: bool
-    expect_gpus: int | None
-    simulate: str | None
-    plant: str | None
-    resume: str | None
-    results: str | None
-    cluster: str | None
-    as_json: bool
-    dry_run: bool
 
 
 def scale_options(command: Command) -> Command:
     """Gives a command these options; it passes their values to ``build_scale``."""
-    for option in reversed(SCALE_OPTIONS):
-        command = click.option(
-            *option.names, metavar=option.metavar, help=option.help, **option.more
-        )(command)
-    return command
+    return with_options(command, SCALE_OPTIONS)
 
 
 def build_scale(given: dict[str, Any]) -> ScaleRequest:
@@ -150,30 +115,18 @@ def build_scale(given: dict[str, Any]) -> ScaleRequest:
     values = read_values(SCALE_OPTIONS, given)
     if "topology" in values and "from_pairwise" in values:
         raise UsageError("--topology and --from-pairwise both say the leaves; leave one out")
-    changes = {
-        option.key.rpartition(".")[2]: values[option.param]
-        for option in SCALE_OPTIONS
-        if option.key is not None and option.param in values
-    }
     return ScaleRequest(
-        suite=override(Suite(name="scale"), **changes),
+        suite=override(Suite(name="scale"), **suite_changes(SCALE_OPTIONS, values)),
         topology=values.get("topology"),
         from_pairwise=values.get("from_pairwise"),
         patterns=values.get("patterns"),
-        step=values.get("step"),
+        step=None if values.get("step") == _AUTO else values.get("step"),
         repeats=values.get("repeats"),
         redraws=values.get("redraws"),
         size_bytes=values.get("size"),
         max_oversubscription=values.get("max_oversubscription"),
         yes=bool(given.get("yes")),
-        expect_gpus=values.get("expect_gpus"),
-        simulate=values.get("simulate"),
-        plant=values.get("plant"),
-        resume=values.get("resume"),
-        results=values.get("results"),
-        cluster=values.get("cluster"),
-        as_json=bool(given.get("as_json")),
-        dry_run=bool(given.get("dry_run")),
+        **shared_fields(values, given),
     )
 
 
@@ -204,8 +157,3 @@ def refuse_another_question(before: Run, now: Run) -> None:
                 f"run {before.run_id} cannot be resumed: it was of {what}; start a new run"
             )
     refuse_other_options(before, now, _SAME_SUITE)
-    if before.repeats != now.repeats:
-        raise UsageError(
-            f"run {before.run_id} cannot be resumed: repeats was {before.repeats} and is"
-            f" {now.repeats}; give the options of before, or --resume alone"
-        )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from collbench.analyze.scale_rows import breaking_nodes, observations_of
 from collbench.analyze.scale_types import Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict, judge_scale
-from collbench.model import Node, NodeState, Topology
+from collbench.cli.course_output import duration_s, who_came
+from collbench.model import Topology
 from collbench.report.scale_about import ScaleAbout
 from collbench.store import StoredRun
 from collbench.units import format_size
@@ -40,10 +41,8 @@ def about_of(
     leaves: tuple[tuple[int, ...], ...] | None,
 ) -> ScaleAbout:
     """Returns what a report says of a run beside its verdict."""
-    run, nodes = stored.run, stored.topology.nodes
-    whys = run.suite.get("left_out")
+    run, came = stored.run, who_came(stored)
     source = run.suite.get("leaves_source")
-    said = whys if isinstance(whys, dict) else {}
     ran = {one.step.pattern for one in observations}
     patterns = [str(pattern) for pattern in ScalePattern if pattern in ran]
     sizes = [one.step.size_bytes for one in observations]
@@ -55,29 +54,11 @@ def about_of(
     return ScaleAbout(
         run=run,
         topology=stored.topology,
-        asked=tuple(node.name for node in nodes),
-        answered=tuple(n.name for n in nodes if n.state in (NodeState.PRESENT, NodeState.LOST)),
-        absent=_of_state(nodes, said, NodeState.ABSENT),
-        excluded=_of_state(nodes, said, NodeState.EXCLUDED),
-        lost={**breaking, **_of_state(nodes, said, NodeState.LOST, NodeState.UNKILLABLE)},
+        **{**came, "lost": {**breaking, **came["lost"]}},
         leaves=leaves,
         leaves_source=source if isinstance(source, str) else None,
         ran=f"{', '.join(patterns)} {format_size(max(sizes))}" if sizes else "nothing",
         steps=f"{steps} steps in {run.repeats} repeat{'s' * (run.repeats > 1)}",
-        duration_s=_duration_s(stored),
+        duration_s=duration_s(stored.trials),
         next_commands=tuple(f"collbench pairwise --qualify {name}" for name in breaking),
     )
-
-
-def _duration_s(stored: StoredRun) -> float:
-    """Returns how long the rounds took: of each its longest trial."""
-    longest: dict[int, float] = {}
-    for trial in stored.trials:
-        if trial.group is not None:
-            number = trial.group.round
-            longest[number] = max(longest.get(number, 0.0), trial.duration_s)
-    return sum(longest.values())
-
-
-def _of_state(nodes: Sequence[Node], whys: dict[str, str], *states: NodeState) -> dict[str, str]:
-    return {node.name: str(whys.get(node.name, "")) for node in nodes if node.state in states}

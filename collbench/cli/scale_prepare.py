@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import os
-import secrets
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from collbench.cli.course_prepare import PreparedCourse, place_of
+from collbench.cli.earlier import Earlier
 from collbench.cli.ground import Ground
+from collbench.cli.header import new_header, seed_of
 from collbench.cli.nodes_by_leaf import left_out, ranks_by_node, refuse_too_few, with_leaves
-from collbench.cli.output import say
 from collbench.cli.resume_options import continued_header, refuse_other_ground
 from collbench.cli.scale_options import ScaleRequest, refuse_another_question
 from collbench.cli.scale_output import leaves_of
-from collbench.cli.sweep_resume import Earlier
 from collbench.errors import UsageError
 from collbench.launch.leaves import Leaves
-from collbench.measure.plant import Plant, parse_plant
+from collbench.measure.plant import parse_plant
 from collbench.model import NodeState, Run
 from collbench.plan.message_size import AIM_S, AIM_S_ELSE, PROBE_BYTES, PROBE_BYTES_ELSE
-from collbench.plan.pair_cases import PairPlace
 from collbench.plan.scale import next_steps
 from collbench.plan.scale_course import SMALLER, planned_trials
 from collbench.plan.scale_design import Estimate, ScaleDesign, check_design, estimate, pattern_of
-from collbench.probe.environment import read_environment
-from collbench.store import cluster_name, find_run, new_run_id, read_run
-from collbench.suite import suite_as_dict
-from collbench.units import format_duration, utc_text
+from collbench.store import cluster_name, find_run, read_run
+from collbench.units import format_duration
 
-ALGORITHM = "Ring"
-"""Forced, so that it cannot change with n."""
 _REPEATS = 3
 _GROUP_S = 0.3
 """Of forming groups."""
@@ -42,23 +35,12 @@ _CALLS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class Prepared(PreparedCourse):
     """Everything decided and nothing started."""
 
     request: ScaleRequest
-    ground: Ground
-    """With the leaves in its topology."""
-    leaves: Leaves | None
     design: ScaleDesign
-    place: PairPlace
     cost: Estimate
-    run: Run
-    plant: Plant | None
-    earlier: Earlier | None
-
-    def tell(self, text: str) -> None:
-        """Prints for people: on stderr where stdout is for JSON."""
-        say(text, err=self.request.as_json)
 
 
 def prepare(request: ScaleRequest, root: Path, ground: Ground, earlier: Earlier | None) -> Prepared:
@@ -80,22 +62,11 @@ def prepare(request: ScaleRequest, root: Path, ground: Ground, earlier: Earlier 
     nodes, ranks = ground.topology.nodes, ranks_by_node(ground.topology)
     members = [n for n in ranks if ranks[n] and nodes[n].state is NodeState.PRESENT]
     refuse_too_few(members, alone=ground.company.alone, dry_run=request.dry_run, command="scale")
-    suite = ground.suite
-    drawn = secrets.randbelow(2**31 - 1) + 1
-    seed = suite.seed or (earlier.stored.run.seed if earlier else drawn)
+    seed = seed_of(ground.suite, earlier)
     by_leaf = leaves_of(ground.topology)
     design = _design(request, ground, by_leaf, members, ranks, seed)
     check_design(design)
-    place = PairPlace(
-        names=[node.name for node in nodes],
-        ranks=ranks,
-        backend=ground.slots.backend,
-        via=suite.via,
-        policy=suite.policy,
-        setting={"NCCL_ALGO": ALGORITHM} if ground.on_nccl else {},
-        emulated=bool(ground.slots.fake_hosts),
-        latency=False,
-    )
+    place = place_of(ground, [node.name for node in nodes], ranks, latency=False)
     steps = next_steps(design)
     step_s = _GROUP_S + _CALLS * AIM_S.get(place.backend, AIM_S_ELSE)
     cost = estimate(steps, nodes=len(members), step_s=step_s, start_s=4.0)
@@ -140,10 +111,7 @@ def _with_leaves(request: ScaleRequest, root: Path, ground: Ground) -> tuple[Gro
             f"--from-pairwise {request.from_pairwise} does not know the leaf of {unknown[0]}"
             f"{f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''}; give --topology FILE"
         )
-    nodes = [
-        msgspec.structs.replace(node, leaf=leaf_of.get(node.name)) for node in ground.topology.nodes
-    ]
-    topology = msgspec.structs.replace(ground.topology, nodes=nodes)
+    topology = ground.topology.with_leaves(leaf_of)
     source = f"run {stored.run.run_id} of pairwise"
     return ground.with_topology(topology), Leaves(source=source, leaf_of=leaf_of)
 
@@ -182,16 +150,13 @@ def _header(
     leaves: Leaves | None,
     planned: int,
 ) -> Run:
-    suite = ground.suite
     names = [ground.topology.nodes[number].name for number in design.all_nodes]
-    return Run(
-        run_id=new_run_id(),
+    return new_header(
+        ground,
         command="scale",
-        argv=sys.argv[1:],
         cluster=cluster_name(request.cluster, os.environ),
-        suite={
-            "source": "scale",
-            **suite_as_dict(suite),
+        source="scale",
+        also={
             "members": names,
             "leaf_of": None
             if leaves is None
@@ -204,19 +169,10 @@ def _header(
             "left_out": left_out(ground),
             "max_oversubscription": request.max_oversubscription,
         },
-        policy=suite.policy,
         repeats=design.repeats,
         seed=design.seed,
         planned_trials=planned,
-        backend=ground.slots.backend,
-        world_size=ground.slots.world_size,
-        environment=read_environment(os.environ),
-        note=ground.slots.note,
-        simulated=ground.simulation is not None,
-        emulated=bool(ground.slots.fake_hosts),
-        via=suite.via,
         planted=request.plant,
-        started_at=utc_text(time.time()),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import closing as closed_after
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,16 @@ import click
 from collbench.analyze.knee import KneeAnswer
 from collbench.analyze.scale_verdict import ScaleVerdict
 from collbench.analyze.scale_words import headline
-from collbench.cli.course_run import run_course
-from collbench.cli.ground import Site, look_around, serve_site
+from collbench.cli.course_prepare import ALGORITHM
+from collbench.cli.course_run import opened_ground, run_course
+from collbench.cli.ground import Site, serve_site
 from collbench.cli.launch_options import read_launch_options
-from collbench.cli.nodes import Gathering, look_for_company
-from collbench.cli.nodes_by_leaf import as_it_is_now, leaves_kept
+from collbench.cli.nodes import look_for_company
+from collbench.cli.nodes_by_leaf import as_it_is_now
 from collbench.cli.output import say
-from collbench.cli.resume_options import resuming_lines
 from collbench.cli.scale_options import ScaleRequest, build_scale, with_options_of_before
 from collbench.cli.scale_output import judged
-from collbench.cli.scale_prepare import ALGORITHM, Prepared, prepare, refuse_long
-from collbench.cli.sweep_resume import earlier_run
+from collbench.cli.scale_prepare import Prepared, prepare, refuse_long
 from collbench.engine.protocol import Executor
 from collbench.errors import ExitCode
 from collbench.model import Finding, Run, Topology, Trial
@@ -54,19 +52,13 @@ def run_scale(context: click.Context, given: dict[str, Any]) -> int:
     )
     with interruptible():
         if not company.leads:
-            idle = request.dry_run or request.simulate is not None
-            return ExitCode.FINE if idle else serve_site(site, company)
+            return serve_site(site, company, dry_run=request.dry_run)
         if not request.dry_run and request.resume is None:
             check_writable(root)
-        opened = earlier_run(
-            request.resume,
-            root,
-            command="scale",
-            dry_run=request.dry_run,
-            argv_of_before=argv_of_before,
+        opened = opened_ground(
+            site, company, request, root, command="scale", argv_of_before=argv_of_before
         )
-        with opened as earlier, closed_after(Gathering()) as gathering:
-            ground = look_around(site, company, gathering, meet=not request.dry_run)
+        with opened as (ground, earlier):
             prepared = prepare(request, root, ground, earlier)
             if request.dry_run:
                 _tell_plan(prepared, prepared.run, "not started (--dry-run)")
@@ -87,10 +79,7 @@ def _tell_plan(prepared: Prepared, run: Run, run_id: str) -> None:
         f" {cost.steps} steps in {design.repeats} repeats, about {format_duration(cost.seconds)},"
         f" {cost.node_hours:.2g} node-hours    run {run_id}"
     )
-    problems = prepared.leaves.problems if prepared.leaves is not None else ()
-    said = [f"  {text}" for text in (*prepared.ground.remarks, *problems)]
-    for text in (*resuming_lines(prepared.earlier), *said):
-        prepared.tell(text)
+    prepared.tell_remarks()
 
 
 def _measure(prepared: Prepared, root: Path) -> tuple[SessionEnd, Path]:
@@ -130,14 +119,10 @@ class _Judge:
 
     def judge(self, run: Run, topology: Topology, trials: Sequence[Trial]) -> list[Finding]:
         """Returns the answer as a finding."""
-        stored = StoredRun(
-            folder=self._folder,
-            run=run,
-            topology=leaves_kept(topology, self._prepared.ground.topology),
-            trials=tuple(trials),
-            problems=(),
+        located = topology.with_leaves(self._prepared.ground.topology.leaf_of)
+        self._verdict, _, _ = judged(
+            StoredRun(folder=self._folder, run=run, topology=located, trials=tuple(trials))
         )
-        self._verdict, _, _ = judged(stored)
         broken = _breaks(self._prepared.request, self._verdict)
         return [
             Finding(

@@ -5,32 +5,32 @@ A run is one question in one environment: what differs is refused, by name. Node
 
 from __future__ import annotations
 
-import os
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-from click.core import ParameterSource
 
+from collbench.cli.earlier import (
+    OF_THIS_CALL,
+    Earlier,
+    is_given,
+    refuse_other_command,
+    run_of_before,
+    taken_from,
+)
 from collbench.cli.sweep_table import OPTIONS
 from collbench.engine.protocol import Round
 from collbench.errors import UsageError
 from collbench.model import Environment, Run, Status, Topology, Trial
 from collbench.plan.sweep import Refused, SweepPlan
-from collbench.store import RunWriter, StoredRun, find_run, read_run, reopen_run, results_root
+from collbench.store import StoredRun
 from collbench.units import utc_text
 
 FINAL = frozenset({Status.OK, Status.DATA_WRONG, Status.UNSUPPORTED, Status.PATH_NOT_USED})
 """What is kept; other trials are run again."""
-
-_OF_THIS_CALL = frozenset({"resume", "results", "as_json", "dry_run"})
-"""Parameters that say nothing of what is measured."""
 
 _QUESTION_ASIDE = frozenset({"name", "description", "source", "seed", "policy"})
 """Of the stored suite: words about it, and what the run's header holds as it came out."""
@@ -50,17 +50,6 @@ _PLACE_VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES"})
 """They say where, as a node's name does."""
 
 _SHOWN_CHARACTERS = 60
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Earlier:
-    """A run that is continued."""
-
-    stored: StoredRun
-    writer: RunWriter | None
-    """None where nothing will be run."""
-    argv_of_before: str | None
-    """The command line that the options were taken from, where it is not this one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,59 +87,13 @@ def with_options_of_before(
         RunNotFound: no such run.
         UsageError: it is of another command.
     """
-    asking = {"suite", *(option.param for option in OPTIONS)} - _OF_THIS_CALL
-    asked = [
-        name for name in asking if context.get_parameter_source(name) is not ParameterSource.DEFAULT
-    ]
-    if given["resume"] is None or asked:
+    asking = {"suite", *(option.param for option in OPTIONS)} - OF_THIS_CALL
+    if given["resume"] is None or any(is_given(context, name) for name in asking):
         return given, None
-    root = results_root(given["results"], os.environ)
-    run = read_run(find_run(given["resume"], root)).run
-    _refuse_other_command(run, str(context.command.name))
-    with context.command.make_context(run.command, run.argv[1:]) as before:
-        taken = {name: before.params[name] for name in asking}
-    return {**given, **taken}, shlex.join(["collbench", *run.argv])
-
-
-@contextmanager
-def earlier_run(
-    name: str | None,
-    root: Path,
-    *,
-    command: str,
-    dry_run: bool,
-    argv_of_before: str | None,
-) -> Iterator[Earlier | None]:
-    """Opens the run that is continued, and closes it; None where none is.
-
-    Args:
-        name: what the user calls it.
-        root: the folder of all runs.
-        command: of the run.
-        dry_run: it is only read.
-        argv_of_before: the command line that the options were taken from.
-
-    Raises:
-        RunNotFound: no such run.
-        RecordError: it cannot be read.
-        UsageError: it is of another command, or another process writes it.
-        StoreError: it cannot be written.
-    """
-    if name is None:
-        yield None
-        return
-    folder = find_run(name, root)
-    if dry_run:
-        stored = read_run(folder)
-        _refuse_other_command(stored.run, command)
-        yield Earlier(stored=stored, writer=None, argv_of_before=argv_of_before)
-        return
-    writer, stored = reopen_run(folder)
-    try:
-        _refuse_other_command(stored.run, command)
-        yield Earlier(stored=stored, writer=writer, argv_of_before=argv_of_before)
-    finally:
-        writer.close()
+    run = run_of_before(given)
+    refuse_other_command(run, str(context.command.name))
+    taken, line = taken_from(context, run, asking)
+    return {**given, **taken}, line
 
 
 def rest_of(plan: SweepPlan, trials: Sequence[Trial]) -> Rest:
@@ -236,14 +179,6 @@ def resuming_lines(earlier: Earlier, rest: Rest) -> list[str]:
     if earlier.argv_of_before is not None:
         lines.append(f"  with the options of before: {earlier.argv_of_before}")
     return lines
-
-
-def _refuse_other_command(run: Run, command: str) -> None:
-    if run.command != command:
-        raise UsageError(
-            f"run {run.run_id} is of '{run.command}', not of '{command}'; 'collbench runs' lists"
-            " all"
-        )
 
 
 def _header_differences(before: Run, now: Run) -> list[str]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing as closed_after
 from dataclasses import dataclass
@@ -18,30 +15,28 @@ import msgspec
 from collbench.analyze.findings import sweep_findings
 from collbench.cli.bar_options import BarJudge, read_bars, with_bars_of_before
 from collbench.cli.conclusion import Conclusion
+from collbench.cli.earlier import Earlier, earlier_run, open_writer
 from collbench.cli.ground import Ground, Site, look_around, serve_site
+from collbench.cli.header import new_header, seed_of
 from collbench.cli.launch_options import read_launch_options
 from collbench.cli.library import nccl_place
 from collbench.cli.nodes import Company, Gathering, look_for_company
 from collbench.cli.output import print_results, say
 from collbench.cli.sweep_options import SweepRequest, build_request
 from collbench.cli.sweep_resume import (
-    Earlier,
     Rest,
     continued,
-    earlier_run,
     rest_of,
     resuming_lines,
     settled_environment,
     with_options_of_before,
 )
-from collbench.engine.placement import Slots
 from collbench.engine.protocol import Executor
 from collbench.errors import ExitCode
 from collbench.measure.plant import Plant, parse_plant
 from collbench.model import Finding, Run, Topology, Trial
 from collbench.nccl.settings import setting_text
 from collbench.plan.sweep import SweepPlan, plan_sweep
-from collbench.probe.environment import read_environment
 from collbench.report.bars import BAR_CODES
 from collbench.report.heading import heading, plan_line, refused_lines
 from collbench.report.json_output import json_document
@@ -52,11 +47,9 @@ from collbench.store import (
     StoredRun,
     check_writable,
     cluster_name,
-    new_run_id,
     results_root,
 )
-from collbench.suite import ResolvedSuite, settings_of, suite_as_dict
-from collbench.units import utc_text
+from collbench.suite import settings_of
 
 
 def run_sweep(
@@ -79,7 +72,7 @@ def run_sweep(
     bars = BarJudge(bars=read_bars(given, judges=company.leads))
     with interruptible():
         if not company.leads:
-            return _serve(request, company)
+            return serve_site(_site(request), company, dry_run=request.dry_run)
         if not request.dry_run and request.resume is None:
             check_writable(root)
         opened = earlier_run(
@@ -135,8 +128,7 @@ def _prepare(
     cluster = cluster_name(request.cluster, os.environ)
     ground = look_around(_site(request), company, gathering, meet=not request.dry_run)
     suite, slots, topology = ground.suite, ground.slots, ground.topology
-    drawn = secrets.randbelow(2**31 - 1) + 1 if earlier is None else earlier.stored.run.seed
-    seed = suite.seed or drawn
+    seed = seed_of(suite, earlier)
     place = nccl_place(suite, slots, topology, ground.libraries, os.environ)
     plan = plan_sweep(
         suite,
@@ -147,15 +139,16 @@ def _prepare(
         emulated=bool(slots.fake_hosts),
         refusal=place.refusal if ground.on_nccl else None,
     )
-    run = _header(
-        request,
-        suite,
-        plan,
-        slots,
-        cluster,
-        seed,
+    run = new_header(
+        ground,
         command=conclusion.command,
-        simulated=ground.simulation is not None,
+        cluster=cluster,
+        source=request.source,
+        also={},
+        repeats=suite.repeats,
+        seed=seed,
+        planned_trials=plan.trials,
+        planted=request.plant,
     )
     if earlier is not None:
         run = continued(earlier.stored, run, plan, topology)
@@ -173,46 +166,6 @@ def _prepare(
 
 def _site(request: SweepRequest) -> Site:
     return Site(suite=request.suite, expect_gpus=request.expect_gpus, simulate=request.simulate)
-
-
-def _serve(request: SweepRequest, company: Company) -> int:
-    """Serves node 0, if it measures anything."""
-    if request.dry_run or request.simulate:
-        return ExitCode.FINE
-    return serve_site(_site(request), company)
-
-
-def _header(
-    request: SweepRequest,
-    suite: ResolvedSuite,
-    plan: SweepPlan,
-    slots: Slots,
-    cluster: str,
-    seed: int,
-    *,
-    command: str,
-    simulated: bool,
-) -> Run:
-    return Run(
-        run_id=new_run_id(),
-        command=command,
-        argv=sys.argv[1:],
-        cluster=cluster,
-        suite={"source": request.source, **suite_as_dict(suite)},
-        policy=suite.policy,
-        repeats=suite.repeats,
-        seed=seed,
-        planned_trials=plan.trials,
-        backend=slots.backend,
-        world_size=slots.world_size,
-        environment=read_environment(os.environ),
-        note=slots.note,
-        simulated=simulated,
-        emulated=bool(slots.fake_hosts),
-        via=suite.via,
-        planted=request.plant,
-        started_at=utc_text(time.time()),
-    )
 
 
 def _tell_plan(prepared: _Prepared, run: Run, run_id: str) -> None:
@@ -234,7 +187,7 @@ def _dry_run(prepared: _Prepared) -> None:
 
 
 def _measure(prepared: _Prepared, root: Path, bars: BarJudge) -> tuple[SessionEnd, Path]:
-    writer, logs = _opened(prepared, root)
+    writer, logs = open_writer(prepared.earlier, root, prepared.run, prepared.topology)
     watch = prepared.ground.watch()
     prepared.ground.admit(logs, writer.run.run_id)
     executor = prepared.ground.make_executor(logs, watch, prepared.plant)
@@ -265,16 +218,6 @@ def _measure(prepared: _Prepared, root: Path, bars: BarJudge) -> tuple[SessionEn
     return end, writer.folder
 
 
-def _opened(prepared: _Prepared, root: Path) -> tuple[RunWriter, Path]:
-    """Returns the run's writer and the folder of the processes' output."""
-    if prepared.earlier is None:
-        writer = RunWriter.create(root, prepared.run, prepared.topology)
-        return writer, writer.logs
-    assert prepared.earlier.writer is not None
-    writer = prepared.earlier.writer
-    return writer, writer.new_part(prepared.earlier.stored.topology)
-
-
 def _started(prepared: _Prepared, executor: Executor, run_id: str) -> Run:
     """Makes ready for the first round; returns the header with what is loaded."""
     if prepared.rest.rounds:
@@ -289,9 +232,7 @@ def _started(prepared: _Prepared, executor: Executor, run_id: str) -> Run:
 
 def _judge(writer: RunWriter, conclusion: Conclusion, bars: BarJudge) -> Judge:
     def judge(run: Run, topology: Topology, trials: Sequence[Trial]) -> list[Finding]:
-        stored = StoredRun(
-            folder=writer.folder, run=run, topology=topology, trials=tuple(trials), problems=()
-        )
+        stored = StoredRun(folder=writer.folder, run=run, topology=topology, trials=tuple(trials))
         found = sweep_findings(run, trials, stored.over_ranks_us)
         found += conclusion.findings(stored)
         return bars.among(found, run, topology, trials)
@@ -305,11 +246,7 @@ def _report(prepared: _Prepared, end: SessionEnd, folder: Path, bars: BarJudge) 
         say(document.decode())
     else:
         stored = StoredRun(
-            folder=folder,
-            run=end.run,
-            topology=prepared.topology,
-            trials=tuple(end.trials),
-            problems=(),
+            folder=folder, run=end.run, topology=prepared.topology, trials=tuple(end.trials)
         )
         newest = prepared.request.results is None and prepared.earlier is None
         name = "last" if newest else str(folder)

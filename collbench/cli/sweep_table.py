@@ -128,7 +128,6 @@ OPTIONS = (
         names=("--reference",),
         key="sweep.reference",
         help="Also each case with neither algorithm nor protocol set.",
-        more={"is_flag": True},
     ),
     Option(
         names=("--ib", "--rdma", "ib"),
@@ -302,12 +301,10 @@ OPTIONS = (
     Option(
         names=("--json", "as_json"),
         help="Print JSON on stdout and nothing else there.",
-        more={"is_flag": True},
     ),
     Option(
         names=("--dry-run",),
         help="Print what would run and for how long; run nothing.",
-        more={"is_flag": True},
     ),
     Option(
         names=("--resume",),

@@ -7,7 +7,7 @@ there, so that text, JSON and picture show the same figures.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,52 +18,24 @@ from collbench.analyze.knee_points import correct_latency, loaded_rate
 from collbench.analyze.rate_unit import RateUnit, rate_unit
 from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict
-from collbench.model import Run, Topology
+from collbench.report.course_about import CourseAbout
 
 LeafOf = Mapping[int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScaleAbout:
-    """A ``scale`` run, as its reports tell of it. Nodes are meant by the scheduler's names."""
+class ScaleAbout(CourseAbout):
+    """A ``scale`` run, as its reports tell of it."""
 
-    run: Run
-    topology: Topology
-    asked: tuple[str, ...]
-    """All nodes that were asked for."""
-    answered: tuple[str, ...]
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Nodes that did not come: why, or an empty text."""
-    excluded: Mapping[str, str] = field(default_factory=dict)
-    """Nodes that were left out: in what they differ."""
-    lost: Mapping[str, str] = field(default_factory=dict)
-    """Nodes that were there and went away: when, or how."""
     leaves: tuple[tuple[int, ...], ...] | None = None
     """Node numbers by leaf, as the verdict had them; None: unknown."""
-    leaves_source: str | None = None
-    """Who said which leaf a node is in."""
-    ran: str
-    """``pairs, inside, half, all_reduce 64 MiB``."""
     steps: str
     """``212 steps in 3 repeats``."""
-    duration_s: float
-    next_commands: tuple[str, ...] = ()
-    """Command lines to go on with."""
 
     @property
     def leaf_of(self) -> LeafOf | None:
         """Each node's leaf; None where leaves are unknown."""
         return None if self.leaves is None else leaf_of_nodes(self.leaves)
-
-    @property
-    def missing(self) -> dict[str, str]:
-        """Nodes that were asked for and are not there to the end: what became of each, in words."""
-        kinds = (("absent", self.absent), ("excluded", self.excluded), ("lost", self.lost))
-        return {
-            name: f"{word} ({why})" if why else word
-            for word, nodes in kinds
-            for name, why in nodes.items()
-        }
 
     def name(self, node: int) -> str | None:
         """Returns the name of a node number, None where the topology does not hold it."""

@@ -34,7 +34,7 @@ class StoredRun:
     run: Run
     topology: Topology
     trials: tuple[Trial, ...]
-    problems: tuple[str, ...]
+    problems: tuple[str, ...] = ()
     """What was found damaged and left out, a line each."""
 
     def times_us(self, trial: Trial) -> FloatArray | None:
