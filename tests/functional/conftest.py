@@ -8,15 +8,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 import psutil
 import pytest
 
+from collbench.cli.main import run as run_command_line
 from collbench.store import StoredRun, read_run
 
 WAIT_S = 200
+Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @dataclass
@@ -99,3 +102,41 @@ def collbench(tmp_path: Path) -> Iterator[Collbench]:
         sandbox.process.kill()
         sandbox.process.communicate()
     wait_until(lambda: not sandbox.leftovers(), "all processes ended")
+
+
+@pytest.fixture
+def here(
+    collbench: Collbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """Runs command lines in this process, which saves a second each: a model starts no other."""
+    monkeypatch.delenv("COLLBENCH_RESULTS", raising=False)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = [*arguments, "--results", str(collbench.results)]
+        monkeypatch.setattr(sys, "argv", ["collbench", *argv])
+        with pytest.raises(SystemExit) as end:
+            run_command_line(argv)
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(argv, end.value.code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def on_fabric(here: Call, tmp_path: Path) -> Call:
+    """Runs a command on a simulated fabric: a file shipped, or the text of one."""
+
+    def run(command: str, fabric: str | Path, *options: str) -> subprocess.CompletedProcess[str]:
+        if not isinstance(fabric, Path):
+            path = tmp_path / "fabric.toml"
+            path.write_text(fabric)
+            fabric = path
+        return here(command, "--simulate", str(fabric), "--seed", "3", *options)
+
+    return run
+
+
+@pytest.fixture
+def pairs(on_fabric: Call) -> Call:
+    """Runs ``pairwise`` on a fabric."""
+    return partial(on_fabric, "pairwise")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from course_runs import FABRICS, answer_of, cut
 
-from collbench.cli.main import run as run_command_line
 from collbench.model import Status
 from collbench.store import read_run
 
-FABRICS = Path(__file__).parents[2] / "suites/fabrics"
 SHORT = ("--patterns", "pairs,inside,half", "--repeats", "2", "--redraws", "3")
 PAIRS = ("--patterns", "pairs,inside", "--repeats", "1", "--redraws", "4")
 
@@ -29,33 +27,9 @@ def fabric(nodes: int = 8, *, leaves: object = 2, noise: float = 0.01, more: str
 
 
 @pytest.fixture
-def here(collbench, monkeypatch, capsys):
-    """Runs command lines in this process, which saves a second each: a model starts no other."""
-    monkeypatch.delenv("COLLBENCH_RESULTS", raising=False)
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        argv = [*arguments, "--results", str(collbench.results)]
-        monkeypatch.setattr(sys, "argv", ["collbench", *argv])
-        with pytest.raises(SystemExit) as end:
-            run_command_line(argv)
-        said = capsys.readouterr()
-        return subprocess.CompletedProcess(argv, end.value.code, said.out, said.err)
-
-    return run
-
-
-@pytest.fixture
-def scaled(here, tmp_path):
-    """Runs the command on a fabric: a file shipped, or the text of one."""
-
-    def run(asked: str | Path, *options: str):
-        if not isinstance(asked, Path):
-            path = tmp_path / "fabric.toml"
-            path.write_text(asked)
-            asked = path
-        return here("scale", "--simulate", str(asked), "--seed", "3", *options)
-
-    return run
+def scaled(on_fabric):
+    """Runs the command on a fabric."""
+    return partial(on_fabric, "scale")
 
 
 @pytest.fixture
@@ -63,9 +37,7 @@ def answer(scaled):
     """Returns the exit status and the answer of a run, with whatever is said beside it."""
 
     def run(asked: str | Path, *options: str):
-        done = scaled(asked, "--json", *options)
-        assert done.stdout.count("\n") == 1, done.stderr
-        return done.returncode, json.loads(done.stdout), done.stderr
+        return answer_of(scaled(asked, "--json", *options))
 
     return run
 
@@ -284,13 +256,6 @@ def test_leaves_come_from_a_run_of_pairwise(here, scaled, answer, collbench):
     assert [len(leaf) for leaf in found["leaves"]] == [4, 4]
     assert refused.returncode == 2
     assert "is a run of 'scale'; give one of 'pairwise'" in refused.stderr
-
-
-def cut(folder: Path, lines: int) -> None:
-    """Leaves the first lines of a run's trials, and a torn one."""
-    path = folder / "trials.jsonl"
-    kept = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(kept[:lines]) + kept[lines][:40])
 
 
 @pytest.mark.parametrize("lines", [3, 31])

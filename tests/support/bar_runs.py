@@ -6,35 +6,15 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from records import make_trial
+from records import make_run, make_trial
 
 from collbench.analyze.baseline import Baseline, make_baseline
-from collbench.model import (
-    Environment,
-    Gpu,
-    LibraryVersion,
-    Nic,
-    Node,
-    Policy,
-    RankPlace,
-    Run,
-    Topology,
-)
+from collbench.model import Environment, Gpu, LibraryVersion, Nic, Node, RankPlace, Topology
 from collbench.store import StoredRun
 
 RESULTS = Path(__file__).parents[2] / "results"
-RUN = Run(
-    run_id="20261130-0412-7f3a",
-    command="sweep",
-    argv=["sweep"],
-    cluster="lab",
-    suite={},
-    policy=Policy(),
+RUN = make_run(
     repeats=3,
-    seed=1,
-    planned_trials=1,
-    backend="nccl",
-    world_size=2,
     environment=Environment(
         collbench="0.1.0",
         python="3.12",
@@ -44,7 +24,6 @@ RUN = Run(
         kernel="6.8",
         os="Linux",
     ),
-    started_at="2026-11-30T04:12:00.000+00:00",
 )
 SIZES = [8 << (2 * k) for k in range(12)]
 

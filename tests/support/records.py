@@ -3,7 +3,17 @@
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
-from collbench.model import Case, Mode, Status, StopReason, Summary, Trial
+from collbench.model import (
+    Case,
+    Environment,
+    Mode,
+    Policy,
+    Run,
+    Status,
+    StopReason,
+    Summary,
+    Trial,
+)
 
 
 def make_trial(
@@ -59,3 +69,23 @@ def make_trial(
         duration_s=0.1,
         **changes,
     )
+
+
+def make_run(**changes: Any) -> Run:
+    """Returns the header of a sweep of 2 ranks that has not ended."""
+    fields: dict[str, Any] = {
+        "run_id": "20261130-0412-7f3a",
+        "command": "sweep",
+        "argv": ["sweep"],
+        "cluster": "lab",
+        "suite": {},
+        "policy": Policy(),
+        "repeats": 1,
+        "seed": 1,
+        "planned_trials": 1,
+        "backend": "nccl",
+        "world_size": 2,
+        "environment": Environment(collbench="0.1.0", python="3.11", kernel="6", os="test"),
+        "started_at": "2026-11-30T04:12:00.000+00:00",
+    }
+    return Run(**(fields | changes))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from records import make_trial
+from records import make_run, make_trial
 
 from collbench.model import (
     Environment,
@@ -15,9 +15,7 @@ from collbench.model import (
     LibraryVersion,
     Nic,
     Node,
-    Policy,
     RankPlace,
-    Run,
     Topology,
     Trial,
 )
@@ -101,20 +99,13 @@ def stored_run(
 ) -> StoredRun:
     """Returns a run of these trials; ``changes`` are fields of ``Run``."""
     place = topology or topology_of()
-    run = Run(
+    run = make_run(
         run_id=run_id,
-        command="sweep",
         argv=["sweep", "--repeats", "5"],
-        cluster="lab",
-        suite={},
-        policy=Policy(),
         repeats=5,
-        seed=1,
         planned_trials=len(trials),
-        backend="nccl",
         world_size=len(place.ranks),
         environment=environment or environment_of(),
-        started_at="2026-11-30T04:12:00.000+00:00",
         exit_code=0,
     )
     return StoredRun(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from records import make_run
 from setting_trials import TREE, ended, under
 
 from collbench.cli import ab_run, main
@@ -13,7 +14,7 @@ from collbench.cli.ab import ab
 from collbench.cli.ab_run import _Comparing, with_defaults
 from collbench.cli.ab_sides import said_in, sides_lines, threshold_of
 from collbench.errors import ExitCode, UsageError
-from collbench.model import Environment, Policy, ReasonCode, Run, Status, Topology
+from collbench.model import ReasonCode, Status, Topology
 from collbench.store import StoredRun
 
 
@@ -102,20 +103,13 @@ def stored(factor, *, argv=("ab",), repeats=5):
         for setting, times in (({}, 1.0), (TREE, factor))
         for repeat in range(repeats)
     ]
-    run = Run(
-        run_id="20261130-0412-7f3a",
+    run = make_run(
         command="ab",
         argv=list(argv),
-        cluster="lab",
         suite={"settings": [{}, TREE]},
-        policy=Policy(),
         repeats=5,
         seed=7,
         planned_trials=len(trials),
-        backend="nccl",
-        world_size=2,
-        environment=Environment(collbench="0.1.0", python="3.11", kernel="6", os="test"),
-        started_at="2026-11-30T04:12:00.000+00:00",
     )
     return StoredRun(
         folder=None, run=run, topology=Topology(nodes=[]), trials=tuple(trials), problems=()

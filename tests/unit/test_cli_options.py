@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import pytest
 from click.testing import CliRunner
+from command_options import kept_by, names_of, options_of, refusal_of, words
 
 from collbench.cli.sweep_options import SweepRequest, build_request, sweep_options
-from collbench.errors import UsageError
 from collbench.model import Mode
 from collbench.suite import AUTO, Ladder, Suite, load_suite, resolve
 
@@ -21,15 +21,11 @@ def fake_sweep(**given):
 
 def ask(*arguments) -> SweepRequest:
     """Returns the request that arguments make, the way the command gets them."""
-    requests: list[SweepRequest] = []
-    fake_sweep.main(list(arguments), standalone_mode=False, obj=requests)
-    return requests[0]
+    return kept_by(fake_sweep, *arguments)
 
 
 def refusal(*arguments) -> str:
-    with pytest.raises(UsageError) as caught:
-        ask(*arguments)
-    return str(caught.value)
+    return refusal_of(ask, *arguments)
 
 
 OPTIONS = {
@@ -83,10 +79,8 @@ OPTIONS = {
 
 
 def test_the_options_are_these():
-    options = [param for param in fake_sweep.params if isinstance(param, click.Option)]
-
-    assert {"/".join(option.opts) for option in options} == OPTIONS
-    assert [option.name for option in options if option.hidden] == ["plant"]
+    assert names_of(fake_sweep) == OPTIONS
+    assert [one.name for one in options_of(fake_sweep) if one.hidden] == ["plant"]
 
 
 def test_every_shown_option_has_a_help_text():
@@ -95,7 +89,7 @@ def test_every_shown_option_has_a_help_text():
     for option in OPTIONS - {"--plant"}:
         assert option.rpartition("/")[2] in text
     assert "--plant" not in text
-    assert all(param.help for param in fake_sweep.params if isinstance(param, click.Option))
+    assert all(one.help for one in options_of(fake_sweep))
 
 
 def test_without_options_the_request_is_the_default_suite():
@@ -210,7 +204,7 @@ def test_what_is_for_the_run_alone():
         (["--deadline", "2m"], "measure", "deadline", "2m"),
         (["--init-deadline", "30s"], "measure", "init_deadline", "30s"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=words,
 )  # fmt: skip
 def test_an_option_goes_over_its_key_and_no_other(arguments, part, field, value):
     suite = ask(*arguments).suite
@@ -493,7 +487,7 @@ ALL_TYPES = (
             ),
         ),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=words,
 )
 def test_what_cannot_be_gets_one_line(arguments, text):
     assert refusal(*arguments) == text

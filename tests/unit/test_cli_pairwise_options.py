@@ -6,7 +6,17 @@ import click
 import msgspec
 import pytest
 from click.testing import CliRunner
-from stored_runs import put, stored_run
+from command_options import (
+    LAUNCH,
+    changed_in,
+    kept_by,
+    names_of,
+    options_of,
+    put_run,
+    refusal_of,
+    words,
+)
+from stored_runs import stored_run
 
 from collbench.cli.bar_options import bar_options
 from collbench.cli.launch_options import launch_options
@@ -18,7 +28,7 @@ from collbench.cli.pairwise_options import (
     refuse_another_question,
     with_options_of_before,
 )
-from collbench.errors import RunNotFound, UsageError
+from collbench.errors import RunNotFound
 from collbench.suite import Suite
 
 
@@ -34,9 +44,7 @@ def fake_pairwise(**given):
 
 
 def ask_with(*arguments) -> tuple[PairwiseRequest, str | None]:
-    found: list = []
-    fake_pairwise.main(list(arguments), standalone_mode=False, obj=found)
-    return found[0]
+    return kept_by(fake_pairwise, *arguments)
 
 
 def ask(*arguments) -> PairwiseRequest:
@@ -44,9 +52,7 @@ def ask(*arguments) -> PairwiseRequest:
 
 
 def refusal(*arguments) -> str:
-    with pytest.raises(UsageError) as caught:
-        ask(*arguments)
-    return str(caught.value)
+    return refusal_of(ask, *arguments)
 
 
 OWN = {
@@ -84,16 +90,8 @@ BARS = {"--baseline", "--tolerance", "--min-busbw", "--min-of-limit"}
 
 
 def test_the_options_are_these():
-    @click.command()
-    @launch_options
-    def launched(**_given):
-        pass
-
-    launch = {"/".join(one.opts) for one in launched.params}
-    options = [param for param in pairwise.params if isinstance(param, click.Option)]
-
-    assert {"/".join(one.opts) for one in options} == OWN | SHARED | BARS | launch
-    assert [one.name for one in options if one.hidden] == ["plant"]
+    assert names_of(pairwise) == OWN | SHARED | BARS | LAUNCH
+    assert [one.name for one in options_of(pairwise) if one.hidden] == ["plant"]
 
 
 def test_every_shown_option_has_a_help_text():
@@ -102,7 +100,7 @@ def test_every_shown_option_has_a_help_text():
     for option in (OWN | SHARED | BARS) - {"--plant"}:
         assert option.rpartition("/")[2] in text
     assert "--plant" not in text
-    assert all(param.help for param in pairwise.params if isinstance(param, click.Option))
+    assert all(one.help for one in options_of(pairwise))
 
 
 def test_without_options_everything_is_chosen_later():
@@ -150,18 +148,13 @@ def test_without_options_everything_is_chosen_later():
         (["--json"], "as_json", True),
         (["--dry-run"], "dry_run", True),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=words,
 )
 def test_an_option_says_one_thing(arguments, field, value):
     request, without = ask(*arguments), ask()
-    changed = {
-        name
-        for name in PairwiseRequest.__dataclass_fields__
-        if getattr(request, name) != getattr(without, name)
-    }
 
     assert getattr(request, field) == value
-    assert changed <= {field}
+    assert changed_in(request, without) <= {field}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +171,7 @@ def test_an_option_says_one_thing(arguments, field, value):
         (["-T", "30"], "measure", "deadline", "30"),
         (["--init-deadline", "30s"], "measure", "init_deadline", "30s"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=words,
 )
 def test_an_option_of_sweep_goes_over_its_key(arguments, part, field, value):
     suite = ask(*arguments).suite
@@ -233,7 +226,7 @@ def test_against_is_of_qualify():
         (["--seed", "abc"], "--seed: 'abc' is no whole number; write for instance 5"),
         (["-c", "maybe"], "-c/--check: 'maybe' is not allowed; allowed: 0 (no), 1 (yes)"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=words,
 )
 def test_a_wrong_value_is_said_in_a_line(arguments, text):
     assert refusal(*arguments) == text
@@ -265,8 +258,7 @@ def kept(tmp_path):
     """Writes a run that was started so; returns the options that find it."""
 
     def write(*argv, command="pairwise"):
-        put(stored_run([], command=command, argv=[command, *argv]), tmp_path / "lab")
-        return ["--resume", "last", "--results", str(tmp_path)]
+        return put_run(tmp_path, command, *argv)
 
     return write
 
@@ -353,10 +345,9 @@ ANOTHER = "give the options of before, or --resume alone"
     ],
 )
 def test_another_question_is_refused_by_name(now, text):
-    with pytest.raises(UsageError) as caught:
-        refuse_another_question(BEFORE, now)
+    told = refusal_of(refuse_another_question, BEFORE, now)
 
-    assert str(caught.value) == f"run {BEFORE.run_id} cannot be resumed: {text}"
+    assert told == f"run {BEFORE.run_id} cannot be resumed: {text}"
 
 
 def test_gpus_and_one_node_are_not_asked_for_at_once():

@@ -8,7 +8,17 @@ import click
 import msgspec
 import pytest
 from click.testing import CliRunner
-from stored_runs import put, stored_run
+from command_options import (
+    LAUNCH,
+    changed_in,
+    kept_by,
+    names_of,
+    options_of,
+    put_run,
+    refusal_of,
+    words,
+)
+from stored_runs import stored_run
 
 from collbench.cli.launch_options import launch_options
 from collbench.cli.scale import scale
@@ -20,7 +30,7 @@ from collbench.cli.scale_options import (
     with_options_of_before,
 )
 from collbench.cli.scale_prepare import refuse_long
-from collbench.errors import RunNotFound, UsageError
+from collbench.errors import RunNotFound
 from collbench.plan.scale_design import Estimate
 from collbench.suite import Suite
 
@@ -36,9 +46,7 @@ def fake_scale(**given):
 
 
 def ask_with(*arguments) -> tuple[ScaleRequest, str | None]:
-    found: list = []
-    fake_scale.main(list(arguments), standalone_mode=False, obj=found)
-    return found[0]
+    return kept_by(fake_scale, *arguments)
 
 
 def ask(*arguments) -> ScaleRequest:
@@ -78,16 +86,8 @@ SHARED = {
 
 
 def test_the_options_are_these():
-    @click.command()
-    @launch_options
-    def launched(**_given):
-        pass
-
-    launch = {"/".join(one.opts) for one in launched.params}
-    options = [param for param in scale.params if isinstance(param, click.Option)]
-
-    assert {"/".join(one.opts) for one in options} == OWN | SHARED | launch
-    assert [one.name for one in options if one.hidden] == ["plant"]
+    assert names_of(scale) == OWN | SHARED | LAUNCH
+    assert [one.name for one in options_of(scale) if one.hidden] == ["plant"]
 
 
 def test_every_shown_option_has_a_help_text():
@@ -95,7 +95,7 @@ def test_every_shown_option_has_a_help_text():
 
     for option in (OWN | SHARED) - {"--plant"}:
         assert option.rpartition("/")[2] in text
-    assert all(param.help for param in scale.params if isinstance(param, click.Option))
+    assert all(one.help for one in options_of(scale))
 
 
 def test_without_options_everything_is_chosen_later():
@@ -142,18 +142,13 @@ def test_without_options_everything_is_chosen_later():
         (["--json"], "as_json", True),
         (["--dry-run"], "dry_run", True),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=words,
 )
 def test_an_option_says_one_thing(arguments, field, value):
     request, without = ask(*arguments), ask()
-    changed = {
-        name
-        for name in ScaleRequest.__dataclass_fields__
-        if getattr(request, name) != getattr(without, name)
-    }
 
     assert getattr(request, field) == value
-    assert changed <= {field}
+    assert changed_in(request, without) <= {field}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +162,7 @@ def test_an_option_says_one_thing(arguments, field, value):
         (["-c", "0"], "measure", "check", False),
         (["-T", "30"], "measure", "deadline", "30"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=words,
 )
 def test_an_option_of_sweep_goes_over_its_key(arguments, part, field, value):
     request = ask(*arguments)
@@ -199,13 +194,10 @@ def test_an_option_of_sweep_goes_over_its_key(arguments, part, field, value):
             "--topology and --from-pairwise both say the leaves; leave one out",
         ),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=words,
 )
 def test_a_wrong_value_is_said_in_a_line(arguments, text):
-    with pytest.raises(UsageError) as caught:
-        ask(*arguments)
-
-    assert str(caught.value) == text
+    assert refusal_of(ask, *arguments) == text
 
 
 @pytest.fixture
@@ -213,8 +205,7 @@ def kept(tmp_path):
     """Writes a run that was started so; returns the options that find it."""
 
     def write(*argv, command="scale"):
-        put(stored_run([], command=command, argv=[command, *argv]), tmp_path / "lab")
-        return ["--resume", "last", "--results", str(tmp_path)]
+        return put_run(tmp_path, command, *argv)
 
     return write
 
@@ -305,10 +296,9 @@ def test_the_same_question_goes_on():
     ],
 )
 def test_another_question_is_refused_by_name(now, text):
-    with pytest.raises(UsageError) as caught:
-        refuse_another_question(BEFORE, now)
+    told = refusal_of(refuse_another_question, BEFORE, now)
 
-    assert str(caught.value) == f"run {BEFORE.run_id} cannot be resumed: {text}"
+    assert told == f"run {BEFORE.run_id} cannot be resumed: {text}"
 
 
 def prepared(seconds: float, *, yes: bool = False, simulation: object = None):
@@ -326,10 +316,7 @@ def test_what_is_short_meant_or_a_model_begins(meant):
 
 
 def test_above_30_minutes_it_asks():
-    with pytest.raises(UsageError) as caught:
-        refuse_long(prepared(3600))
-
-    assert str(caught.value) == (
+    assert refusal_of(refuse_long, prepared(3600)) == (
         "this takes about 1 h 00 min (64.0 node-hours); say --yes, or ask for less: fewer"
         " --patterns, --repeats, --redraws, a larger --step"
     )

@@ -3,35 +3,12 @@
 import msgspec
 import numpy as np
 import pytest
-from records import make_trial
+from records import make_run, make_trial
 
 from collbench.analyze.findings import sweep_findings
-from collbench.model import (
-    Culprit,
-    Environment,
-    Mode,
-    Policy,
-    Reason,
-    ReasonCode,
-    Run,
-    Status,
-)
+from collbench.model import Culprit, Mode, Reason, ReasonCode, Status
 
-RUN = Run(
-    run_id="20261130-0412-7f3a",
-    command="sweep",
-    argv=[],
-    cluster="c",
-    suite={},
-    policy=Policy(),
-    repeats=1,
-    seed=1,
-    planned_trials=1,
-    backend="nccl",
-    world_size=2,
-    environment=Environment(collbench="0.1.0", python="3.11", kernel="6", os="Linux"),
-    started_at="2026-11-30T04:12:00.000+00:00",
-)
+RUN = make_run()
 
 
 def faulty(trial, status, code, text, culprits=()):

@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from records import make_run
 from setting_trials import TREE, under
 
 from collbench.analyze.compare import Verdict
 from collbench.analyze.readings import held_against_first, readings
-from collbench.model import Environment, Policy, Run, Topology
+from collbench.model import Topology
 from collbench.store import StoredRun
 
 ON, OFF = {"ib": "on"}, {"ib": "off"}
@@ -21,21 +22,7 @@ REPEATS = 5
 
 
 def run_of(trials):
-    run = Run(
-        run_id="20261130-0412-7f3a",
-        command="ab",
-        argv=["ab"],
-        cluster="lab",
-        suite={},
-        policy=Policy(),
-        repeats=REPEATS,
-        seed=7,
-        planned_trials=len(trials),
-        backend="nccl",
-        world_size=2,
-        environment=Environment(collbench="0.1.0", python="3.11", kernel="6", os="test"),
-        started_at="2026-11-30T04:12:00.000+00:00",
-    )
+    run = make_run(command="ab", argv=["ab"], repeats=REPEATS, seed=7, planned_trials=len(trials))
     return StoredRun(
         folder=Path("run"), run=run, topology=Topology(nodes=[]), trials=tuple(trials), problems=()
     )

@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from records import make_run
 
 from collbench.cli.sweep_resume import continued, rest_of, settled_environment
 from collbench.engine.simulated import Fabric, SimulatedEngine
 from collbench.errors import CollbenchError, StoreError, UsageError
-from collbench.model import Environment, LibraryVersion, Reason, ReasonCode, Run, Status
+from collbench.model import Environment, LibraryVersion, Reason, ReasonCode, Status
 from collbench.plan.sweep import Refused, plan_sweep
 from collbench.store import RunWriter, StoredRun, list_runs, read_run, reopen_run
 from collbench.store.lock import holder_of
@@ -38,20 +39,15 @@ ENVIRONMENT = Environment(
     os="test",
     variables={"NCCL_IB_HCA": "mlx5", "CUDA_VISIBLE_DEVICES": "0,1"},
 )
-HEADER = Run(
+HEADER = make_run(
     run_id=RUN_ID,
-    command="sweep",
-    argv=["sweep"],
-    cluster="lab",
     suite={"source": "sweep", **suite_as_dict(SUITE)},
     policy=SUITE.policy,
     repeats=2,
     seed=7,
     planned_trials=4,
     backend="simulated",
-    world_size=2,
     environment=ENVIRONMENT,
-    started_at="2026-11-30T04:12:00.000+00:00",
 )
 TRIALS = tuple(
     outcome.trial

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from records import make_run
 
 from collbench.engine.protocol import Facts, Group, Round
 from collbench.engine.simulated import Fabric, SimulatedEngine
 from collbench.errors import ExitCode, NothingMeasured
 from collbench.model import (
     Case,
-    Environment,
     Finding,
     Mode,
     Policy,
@@ -57,22 +57,7 @@ ROUNDS = tuple(
 
 
 def a_run() -> Run:
-    return Run(
-        run_id="20261130-0412-7f3a",
-        command="sweep",
-        argv=["sweep"],
-        cluster="lab",
-        suite={},
-        policy=Policy(),
-        repeats=2,
-        seed=7,
-        planned_trials=6,
-        backend="simulated",
-        world_size=2,
-        environment=Environment(collbench="0.1.0", python="3.11", kernel="6", os="test"),
-        simulated=True,
-        started_at="2026-11-30T04:12:00.000+00:00",
-    )
+    return make_run(repeats=2, seed=7, planned_trials=6, backend="simulated", simulated=True)
 
 
 class Engine(SimulatedEngine):

@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from records import make_run
 
 from collbench.errors import StoreError
-from collbench.model import Case, Environment, Policy, Run, SampleRef, Status, Topology, Trial
+from collbench.model import Case, Run, SampleRef, Status, Topology, Trial
 from collbench.store import RunWriter, new_run_id, read_run
 from collbench.store import writer as writer_module
 
@@ -23,21 +24,7 @@ TOPOLOGY = Topology(nodes=[])
 
 
 def a_run(**changes) -> Run:
-    run = Run(
-        run_id="20261130-0412-7f3a",
-        command="sweep",
-        argv=["sweep"],
-        cluster="lab",
-        suite={},
-        policy=Policy(),
-        repeats=1,
-        seed=7,
-        planned_trials=9,
-        backend="gloo",
-        world_size=2,
-        environment=Environment(collbench="0.1.0", python="3.11", kernel="6", os="test"),
-        started_at="2026-11-30T04:12:00.000+00:00",
-    )
+    run = make_run(seed=7, planned_trials=9, backend="gloo")
     return msgspec.structs.replace(run, **changes)
 
 
