@@ -180,6 +180,24 @@ class Case(Record, frozen=True, kw_only=True):
 _LATER_FIELDS: dict[str, object] = {"via": "torch", "emulated": False}
 
 
+class Window(Record, frozen=True, kw_only=True):
+    """When groups that share links are timed: calls go on before and after, so that all run.
+
+    Counted from the start of a case, which groups of a round begin together.
+    """
+
+    lead_s: float
+    """Calls are not timed yet."""
+    timed_s: float
+    tail_s: float
+    """Calls are not timed any more."""
+
+    @property
+    def total_s(self) -> float:
+        """Returns how long a case takes of it."""
+        return self.lead_s + self.timed_s + self.tail_s
+
+
 class Policy(Record, frozen=True, kw_only=True):
     """How every case of a run is measured."""
 
@@ -197,6 +215,8 @@ class Policy(Record, frozen=True, kw_only=True):
     walk_bytes: int | None = None
     """Calls go one message behind the other through a buffer of so many bytes, as nccl-tests' do;
     None: spread over twice the last cache."""
+    window: Window | None = None
+    """Instead of warm-up, precision, time and number of samples."""
     deadline_s: float = 60.0
     """No progress for so long, or 20 x the longest call, is ``hung``."""
     init_deadline_s: float = 120.0

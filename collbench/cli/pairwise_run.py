@@ -26,7 +26,8 @@ from collbench.cli.pairwise_verdict import PairwiseJudge
 from collbench.engine.protocol import Executor
 from collbench.errors import ExitCode, UsageError
 from collbench.model import Run, Topology
-from collbench.plan.message_size import AIM_S, AIM_S_ELSE
+from collbench.plan.message_size import window
+from collbench.plan.pair_cases import MESSAGES
 from collbench.plan.pairwise_course import PairwiseCourse
 from collbench.report.heading import heading
 from collbench.report.pairwise import pairwise_text
@@ -91,7 +92,7 @@ def _tell_plan(prepared: Prepared, run: Run, run_id: str) -> None:
     prepared.tell(heading(run, ground.topology))
     most = max(len(one.pairs) for one in schedule.rounds)
     size = prepared.request.size_bytes
-    seconds = len(schedule.rounds) * (_ROUND_S + 30 * AIM_S.get(run.backend, AIM_S_ELSE))
+    seconds = len(schedule.rounds) * (_ROUND_S + 2 * window(run.backend, MESSAGES).total_s)
     what = "GPUs inside nodes" if prepared.request.inside else "nodes"
     prepared.tell(
         f"plan: {len(prepared.members)} {what}, {counted_rounds(len(schedule.rounds), most)},"

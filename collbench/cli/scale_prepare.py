@@ -21,8 +21,9 @@ from collbench.errors import UsageError
 from collbench.launch.leaves import Leaves
 from collbench.measure.plant import parse_plant
 from collbench.model import NodeState, Run
-from collbench.plan.message_size import AIM_S, AIM_S_ELSE, PROBE_BYTES, PROBE_BYTES_ELSE
+from collbench.plan.message_size import PROBE_BYTES, PROBE_BYTES_ELSE, window
 from collbench.plan.scale import next_steps
+from collbench.plan.scale_cases import MESSAGES
 from collbench.plan.scale_course import SMALLER, planned_trials
 from collbench.plan.scale_design import Estimate, ScaleDesign, check_design, estimate, pattern_of
 from collbench.store import cluster_name, find_run, read_run
@@ -31,7 +32,6 @@ from collbench.units import format_duration
 _REPEATS = 3
 _GROUP_S = 0.3
 """Of forming groups."""
-_CALLS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def prepare(request: ScaleRequest, root: Path, ground: Ground, earlier: Earlier 
     check_design(design)
     place = place_of(ground, [node.name for node in nodes], ranks, latency=False)
     steps = next_steps(design)
-    step_s = _GROUP_S + _CALLS * AIM_S.get(place.backend, AIM_S_ELSE)
+    step_s = _GROUP_S + window(place.backend, MESSAGES).total_s
     cost = estimate(steps, nodes=len(members), step_s=step_s, start_s=4.0)
     run = _header(request, ground, design, leaves, planned_trials(steps, _rails(ranks, members)))
     if earlier is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.measure.protocols import Backend, Buffers, Control, Phase, Progress, Timer, Verified
-from collbench.measure.stopping import LOOK_EVERY, Stopping, WarmUp
+from collbench.measure.stopping import LOOK_EVERY, MOST_SAMPLES, Stopping, WarmUp
 from collbench.measure.walk import needed_bytes, plan_walk
 from collbench.model import (
     Case,
@@ -28,6 +28,7 @@ from collbench.model import (
     Record,
     Status,
     StopReason,
+    Window,
     WrongElement,
 )
 from collbench.stats import SMALLEST_SAMPLE, FloatArray
@@ -60,18 +61,29 @@ class RankResult(Record, frozen=True, kw_only=True):
 class _Sampler:
     """Takes chunks of samples and knows what all ranks know of them."""
 
-    def __init__(self, timer: Timer, backend: Backend, control: Control, progress: Progress):
+    def __init__(
+        self,
+        timer: Timer,
+        backend: Backend,
+        control: Control,
+        progress: Progress,
+        start_s: float | None = None,
+    ):
         self._timer, self._backend = timer, backend
         self._control, self._progress = control, progress
-        self._start_s = backend.now_s()
+        self._start_s = backend.now_s() if start_s is None else start_s
         self.elapsed_s = 0.0
+        self.ends_s: FloatArray = np.empty(0)
+        """When each sample of the last chunk was over on all ranks."""
 
     def take(self, count: int, ops: int) -> tuple[FloatArray, FloatArray]:
         """Returns this rank's times and the slowest rank's, us a call. Synchronises."""
         mine = self._timer.sample(count, ops)
         elapsed_s = self._backend.now_s() - self._start_s
-        agreed = self._control.max(np.append(mine, elapsed_s))
-        slowest, self.elapsed_s = agreed[:-1], float(agreed[-1])
+        later_s = np.append(np.cumsum(mine[:0:-1])[::-1], 0.0) * ops / 1e6
+        agreed = self._control.max(np.concatenate([mine, elapsed_s - later_s]))
+        slowest, self.ends_s = agreed[:count], agreed[count:]
+        self.elapsed_s = float(self.ends_s[-1])
         self._progress.longest(float(slowest.max()) * ops)
         return mine, slowest
 
@@ -86,6 +98,7 @@ def measure_case(
     Returns:
         This rank's times; status and stop reason are agreed between the ranks.
     """
+    start_s = backend.now_s()
     progress.phase(Phase.PREPARING)
     reason = backend.refusal(case)
     if reason is not None:
@@ -104,7 +117,7 @@ def measure_case(
         buffers.fill()
         control.barrier()
         with closing(backend.timer(case, walk, buffers)) as timer:
-            return _measure(case, policy, backend, buffers, timer, control, progress)
+            return _measure(case, policy, backend, buffers, timer, control, progress, start_s)
 
 
 def call_once(case: Case, backend: Backend, control: Control, progress: Progress) -> None:
@@ -132,6 +145,7 @@ def _measure(
     timer: Timer,
     control: Control,
     progress: Progress,
+    start_s: float,
 ) -> RankResult:
     checker = _Checker(buffers, control, progress, enabled=policy.check)
     timer.once()
@@ -139,11 +153,16 @@ def _measure(
     if checker.wrong:
         return checker.result(RankResult(status=Status.OK, clock=timer.clock))
     buffers.poison()
-    sampler = _Sampler(timer, backend, control, progress)
-    progress.phase(Phase.WARMING)
-    ops, warmup_samples, sample_us = _warm_up(case, policy, backend, timer, sampler)
-    progress.phase(Phase.SAMPLING)
-    times, stop_reason = _sample(policy, sampler, ops, sample_us)
+    if policy.window is not None:
+        sampler = _Sampler(timer, backend, control, progress, start_s)
+        ops, warmup_samples, times = _in_window(policy.window, timer, sampler, progress)
+        stop_reason = StopReason.TIME
+    else:
+        sampler = _Sampler(timer, backend, control, progress)
+        progress.phase(Phase.WARMING)
+        ops, warmup_samples, sample_us = _warm_up(case, policy, backend, timer, sampler)
+        progress.phase(Phase.SAMPLING)
+        times, stop_reason = _sample(policy, sampler, ops, sample_us)
     if case.in_place:
         # Repeated reductions in place overflow: the data of the timed calls mean nothing. The
         # same path (the same graph) goes once more over fresh data.
@@ -216,6 +235,41 @@ def _sample(
         stop_reason = stopping.update(slowest, sampler.elapsed_s)
         if stop_reason is not None:
             return np.concatenate(chunks).astype("<f4"), stop_reason
+
+
+def _in_window(
+    window: Window, timer: Timer, sampler: _Sampler, progress: Progress
+) -> tuple[int, int, NDArray[np.float32]]:
+    """Returns calls a sample, samples before the window, and the times of those that end in it.
+
+    Ranks that stop to agree leave what they share to others, so calls go on from before the
+    window until after it in one chunk, where their time can be foreseen.
+    """
+    ops = timer.fixed_ops or 1
+    begin_s, end_s = window.lead_s, window.lead_s + window.timed_s
+    over_s = end_s + window.tail_s
+    progress.phase(Phase.WARMING)
+    times, _ = sampler.take(1, ops)
+    first_s, taken = sampler.elapsed_s, 1
+    mine, ends_s = [times], [sampler.ends_s]
+    progress.phase(Phase.SAMPLING)
+    while sampler.elapsed_s < over_s:
+        count = 1
+        if taken > 1:
+            # With the time between chunks: a call that finds a queue empty may be very short.
+            each_s = max((sampler.elapsed_s - first_s) / (taken - 1), 1e-9)
+            until_s = begin_s / 2 if sampler.elapsed_s < begin_s / 2 else over_s
+            count = min(math.ceil((until_s - sampler.elapsed_s) / each_s), MOST_SAMPLES)
+        times, _ = sampler.take(count, ops)
+        mine.append(times)
+        ends_s.append(sampler.ends_s)
+        taken += times.size
+    at_s = np.concatenate(ends_s)
+    inside = (at_s > begin_s) & (at_s <= end_s)
+    if not inside.any():
+        # A call longer than the window: the one that covers its end.
+        inside[min(int(np.searchsorted(at_s, end_s)), taken - 1)] = True
+    return ops, int(inside.argmax()), np.concatenate(mine)[inside].astype("<f4")
 
 
 class _Checker:

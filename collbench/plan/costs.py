@@ -85,7 +85,9 @@ def estimate_s(cases: Sequence[Case], repeats: int, policy: Policy, starts: Star
 def _case_s(case: Case, policy: Policy, cost: _Cost) -> float:
     call_us = cost.call_us + case.size_bytes / cost.wire_gb_per_s / 1e3
     sample_s = max(call_us, _SHORTEST_SAMPLE_US) / 1e6
-    if policy.samples is not None:
+    if policy.window is not None:
+        total_s = policy.window.total_s
+    elif policy.samples is not None:
         total_s = policy.samples * sample_s
     else:
         total_s = min(policy.max_time_s, cost.samples * sample_s)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import msgspec
 import numpy as np
 
-from collbench.model import Policy, Status, Trial
+from collbench.model import Status, Trial, Window
 
 _SMALLEST_BYTES, _LARGEST_BYTES = 2**18, 2**30
 PROBE_BYTES = {"gloo": 2**20}
@@ -17,6 +16,9 @@ PROBE_BYTES_ELSE = 2**26
 AIM_S = {"gloo": 0.04}
 AIM_S_ELSE = 0.02
 """How long a message should take: long enough for the bandwidth to show, no longer."""
+_GUARD_SHARE, _MOST_GUARD_S = 0.5, 0.3
+"""Of the window, before and after it: groups do not begin within the same millisecond, and what a
+queue holds when the last one joins, or the first one leaves, is not to be counted."""
 
 
 def fitting_size_bytes(probes: Iterable[Trial], backend: str) -> int:
@@ -38,24 +40,16 @@ def fitting_size_bytes(probes: Iterable[Trial], backend: str) -> int:
     return min(max(fitting, _SMALLEST_BYTES), _LARGEST_BYTES)
 
 
-_NEVER_PRECISE = 1e-6
-
-
-def window(policy: Policy, backend: str, messages: int) -> Policy:
-    """Returns how groups that run at once are measured: all for the same time.
+def window(backend: str, messages: int) -> Window:
+    """Returns when groups that run at once are timed: all in the same window.
 
     With a fixed number of samples the fast ones would end early, and what shares a link with them
     would have it to itself.
 
     Args:
-        policy: of the run.
         backend: that runs them.
         messages: of the time that is aimed at, which fill the window.
     """
-    return msgspec.structs.replace(
-        policy,
-        samples=None,
-        warmup=1,
-        precision=_NEVER_PRECISE,
-        max_time_s=messages * AIM_S.get(backend, AIM_S_ELSE),
-    )
+    timed_s = messages * AIM_S.get(backend, AIM_S_ELSE)
+    guard_s = min(_GUARD_SHARE * timed_s, _MOST_GUARD_S)
+    return Window(lead_s=guard_s, timed_s=timed_s, tail_s=guard_s)

@@ -66,7 +66,7 @@ class PairRounds:
         self._place, self.size_bytes = place, size_bytes
         self._numbers = count(first_number)
         # Proving takes each process and communicator twice: the first pairs stand for all.
-        self._proved = window(place.policy, place.backend, MESSAGES)
+        self._proved = msgspec.structs.replace(place.policy, window=window(place.backend, MESSAGES))
         self._bandwidth = msgspec.structs.replace(self._proved, proof=False)
         self._latency = msgspec.structs.replace(
             place.policy, samples=ROUND_TRIPS, warmup=10, check=False, proof=False

@@ -30,7 +30,7 @@ class ScaleRounds:
         self._place = place
         # The algorithm is forced; to prove it would take each process and communicator twice.
         self._policy = msgspec.structs.replace(
-            window(place.policy, place.backend, MESSAGES), proof=False
+            place.policy, window=window(place.backend, MESSAGES), proof=False
         )
 
     def of(self, step: Step, number: int) -> Round:

@@ -16,7 +16,16 @@ from collbench.measure.loop import RankResult, measure_case
 from collbench.measure.plant import Plant, plant_in
 from collbench.measure.protocols import Buffers, Phase
 from collbench.measure.walk import Walk
-from collbench.model import Case, Mode, Pattern, Policy, ReasonCode, Status, StopReason
+from collbench.model import (
+    Case,
+    Mode,
+    Pattern,
+    Policy,
+    ReasonCode,
+    Status,
+    StopReason,
+    Window,
+)
 
 MIB = 2**20
 PATIENCE_S = 20
@@ -421,3 +430,69 @@ def test_without_checks_nothing_is_compared_nor_called_again(in_place):
     assert [result.checked_elements for result in results] == [0, 0]
     assert progress[0].calls == 1 + 21 + 20
     assert Phase.CHECKING not in progress[0].phases
+
+
+class Crowded(LinkModel):
+    """Another group comes and goes: calls take 100 us between 2,000 and 12,000 us, 20 us else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "passed_us", [])
+
+    def time_us(self, case: Case) -> float:
+        took_us = 100.0 if 2_000 <= sum(self.passed_us) < 12_000 else 20.0
+        self.passed_us.append(took_us)
+        return took_us
+
+
+WINDOW = Policy(window=Window(lead_s=0.003, timed_s=0.008, tail_s=0.003))
+
+
+def test_in_a_window_only_calls_that_end_in_it_are_timed():
+    models = [Crowded(), Crowded()]
+    results, progress = measure(a_case(), WINDOW, model=models.__getitem__)
+
+    for result, counted in zip(results, progress, strict=True):
+        # The calls that end after 3,000 and up to 11,000 us, all while the other group was there.
+        assert times_of(result) == [100.0] * 80
+        assert result.stop_reason is StopReason.TIME
+        assert result.warmup_samples >= 100
+        assert counted.calls > 1 + result.warmup_samples + 80
+    assert [sum(model.passed_us) >= 14_000 for model in models] == [True, True]
+
+
+def test_a_window_is_left_in_one_chunk():
+    """Ranks that stop to agree leave the link to others: no agreement stands within the window."""
+    asked: list[float] = []
+
+    class Listening(FakeBackend):
+        @property
+        def control(self):
+            listening = super().control
+            agree = listening.max
+
+            def heard(values):
+                if self._rank == 0:
+                    asked.append(self._clock.time_us)
+                return agree(values)
+
+            listening.max = heard
+            return listening
+
+    measure(a_case(), WINDOW, backend_class=Listening)
+
+    assert [at for at in asked if 3_000 < at < 11_000] == []
+    assert max(asked) >= 14_000
+
+
+def test_a_call_longer_than_the_window_is_timed_alone():
+    results, _ = measure(a_case(), Policy(window=Window(lead_s=1e-6, timed_s=3e-6, tail_s=1e-6)))
+
+    assert [times_of(result) for result in results] == [[20.0], [20.0]]
+
+
+def test_ranks_agree_on_the_calls_of_a_window():
+    results, _ = measure(a_case(), WINDOW, model=lambda rank: LinkModel(alpha_us=10 + 20 * rank))
+
+    assert results[0].warmup_samples == results[1].warmup_samples
+    assert len(times_of(results[0])) == len(times_of(results[1])) > 100

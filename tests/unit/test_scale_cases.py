@@ -66,8 +66,9 @@ def test_a_name_tells_the_step_and_how_many_groups_ran():
 def test_all_groups_are_measured_for_the_same_time_long_enough_for_a_p95():
     policy = ScaleRounds(place()).of(step(), 0).policy
 
-    assert (policy.samples, policy.warmup, policy.proof) == (None, 1, False)
-    assert policy.max_time_s == pytest.approx(MESSAGES * 0.02)
+    assert not policy.proof
+    assert policy.window.timed_s == pytest.approx(MESSAGES * 0.02)
+    assert policy.window.lead_s == policy.window.tail_s == pytest.approx(MESSAGES * 0.01)
     assert MESSAGES >= 20
 
 

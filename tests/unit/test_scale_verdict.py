@@ -216,7 +216,9 @@ def test_uplinks_that_are_short_beside_collisions_are_found():
     assert "uplinks are short beside them" in headline(verdict)
 
 
-def test_pairs_that_share_one_uplink_unevenly_are_no_collisions():
+@pytest.mark.parametrize("scatter", [0.0, 0.07])
+def test_pairs_that_share_one_uplink_unevenly_are_no_collisions(scatter):
+    """And a busy host makes what the uplink carries differ from round to round."""
     random = np.random.default_rng(3)
     rounds = []
     for one in hashed_rounds(4, 1, random, noise=0.001, rate=100.0):
@@ -224,7 +226,8 @@ def test_pairs_that_share_one_uplink_unevenly_are_no_collisions():
         rates = np.array(one.pair_rates_gb_per_s)
         if one.step.pattern is ScalePattern.PAIRS and m > 2:
             weights = np.exp(0.35 * random.standard_normal(m))
-            rates = rates * 2 / m * weights / weights.mean()
+            carried = 2 * np.exp(scatter * random.standard_normal())
+            rates = rates * carried / m * weights / weights.mean()
         rounds.append(
             Observation(
                 step=one.step,
@@ -235,7 +238,7 @@ def test_pairs_that_share_one_uplink_unevenly_are_no_collisions():
     verdict = judge_scale(rounds, TWO)
 
     assert verdict.check(FalseKneeKind.COLLISIONS).found is False
-    assert verdict.ratio.value == pytest.approx(2.0, rel=0.03)
+    assert verdict.ratio.value == pytest.approx(2.0, rel=0.03 + scatter / 2)
 
 
 @pytest.mark.parametrize(

@@ -399,7 +399,7 @@ FIELDS = {
     "LibraryVersion": "version path compiled",
     "Nic": "name kind rate_gbit_per_s state pci_bus_id numa_node",
     "Node": "name state cpu_model cpus numa_nodes memory_bytes l3_bytes gpus gpu_links nics leaf",
-    "Policy": "precision max_time_s samples warmup check proof walk_bytes deadline_s"
+    "Policy": "precision max_time_s samples warmup check proof walk_bytes window deadline_s"
     " init_deadline_s",
     "Proof": "algorithm protocol channels coll_channels network transports devices gpu_direct nvls"
     " sharp nodes intra_path inter_path no_rdma_device ranks odd problem twin",
@@ -418,6 +418,7 @@ FIELDS = {
     "Topology": "schema nodes ranks",
     "Trial": "schema trial_id case_id case repeat status reason stop_reason culprits proof check"
     " summary samples notes events started_at duration_s",
+    "Window": "lead_s timed_s tail_s",
     "WrongElement": "rank index expected got when",
 }
 """Field names that are on people's disks: nothing may leave this list, new ones may join it."""

@@ -217,6 +217,7 @@ def test_every_key_reaches_the_resolved_suite(write):
             "check": False,
             "proof": False,
             "walk_bytes": 64 * MIB,
+            "window": None,
             "deadline_s": 5.0,
             "init_deadline_s": 120.0,
         },
