@@ -1,6 +1,7 @@
 """What a good run reached, kept for one class of hardware.
 
 A baseline holds one time a repeat of every case: ``analyze.bars`` holds later runs against them.
+Or it holds what pairs of nodes reach (``analyze.pair_levels``), for later runs of ``pairwise``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -68,8 +68,22 @@ class BaselineCase(Record, frozen=True, kw_only=True):
     """The median of each repeat; all cases list their repeats in one order."""
 
 
+class PairLevel(Record, frozen=True, kw_only=True):
+    """What the good pairs of runs of ``pairwise`` reached."""
+
+    collective: str
+    rail: int | None = None
+    """None: over all rails, or there is one."""
+    inside: bool = False
+    """Between the GPUs of a node."""
+    busbw_gb_per_s: float
+    """The median."""
+    pairs: int
+    """That it is the median of."""
+
+
 class Baseline(Record, frozen=True, kw_only=True):
-    """The content of a baseline's file."""
+    """The content of a baseline's file: cases, or what pairs reach."""
 
     schema: str = SCHEMA
     hardware: HardwareClass
@@ -77,11 +91,23 @@ class Baseline(Record, frozen=True, kw_only=True):
     """Of its runs, the same once."""
     run_ids: list[str]
     simulated: bool = False
-    cases: Annotated[list[BaselineCase], msgspec.Meta(min_length=1)]
+    cases: list[BaselineCase] = []
+    pairs: list[PairLevel] = []
 
 
 def hardware_class(run: Run, topology: Topology) -> HardwareClass:
     """Returns the class of the nodes on which a run's ranks are."""
+    return class_of(topology, backend=run.backend, emulated=run.emulated)
+
+
+def class_of(topology: Topology, *, backend: str, emulated: bool) -> HardwareClass:
+    """Returns the class of the nodes on which ranks are.
+
+    Args:
+        topology: those nodes and others.
+        backend: that the ranks use.
+        emulated: whether nodes are fake hosts on one machine.
+    """
     used = {(place.node, place.gpu) for place in topology.ranks}
     nodes = [node for node in topology.nodes if node.name in {name for name, _ in used}]
     gpus = [[gpu for gpu in node.gpus if (node.name, gpu.index) in used] for node in nodes]
@@ -93,8 +119,8 @@ def hardware_class(run: Run, topology: Topology) -> HardwareClass:
         gpus_per_node=sorted({len(found) for found in gpus}),
         ranks=len(topology.ranks),
         nics=sorted({text for node in nodes if (text := _nics_text(node.nics))}),
-        backend=run.backend,
-        emulated=run.emulated,
+        backend=backend,
+        emulated=emulated,
     )
 
 
@@ -119,9 +145,8 @@ def make_baseline(runs: Sequence[StoredRun]) -> Baseline:
     first, run_ids = runs[0], [stored.run.run_id for stored in runs]
     hardware = hardware_class(first.run, first.topology)
     for stored in runs:
-        _refuse_odd(stored, first, hardware)
-    if len(set(run_ids)) < len(run_ids):
-        raise UsageError(f"a run is given twice: {', '.join(run_ids)}; give each once")
+        refuse_odd(stored, first, hardware)
+    refuse_twice(run_ids)
     cases = _baseline_cases([stored.trials for stored in runs])
     if not cases:
         raise UsageError(
@@ -130,14 +155,29 @@ def make_baseline(runs: Sequence[StoredRun]) -> Baseline:
         )
     return Baseline(
         hardware=hardware,
-        software=list(dict.fromkeys(software_of(stored.run) for stored in runs)),
+        software=softwares_of(runs),
         run_ids=run_ids,
         simulated=first.run.simulated,
         cases=cases,
     )
 
 
-def _refuse_odd(stored: StoredRun, first: StoredRun, hardware: HardwareClass) -> None:
+def refuse_twice(run_ids: Sequence[str]) -> None:
+    """Refuses to count a run twice.
+
+    Raises:
+        UsageError: one is named twice.
+    """
+    if len(set(run_ids)) < len(run_ids):
+        raise UsageError(f"a run is given twice: {', '.join(run_ids)}; give each once")
+
+
+def refuse_odd(stored: StoredRun, first: StoredRun, hardware: HardwareClass) -> None:
+    """Refuses a run that cannot add to a baseline that begins with another one.
+
+    Raises:
+        UsageError: it has a planted fault, is a model's beside a real one, or of another class.
+    """
     run = stored.run
     if run.planted:
         raise UsageError(
@@ -193,12 +233,21 @@ def software_of(run: Run) -> Software:
     )
 
 
+def softwares_of(runs: Sequence[StoredRun]) -> list[Software]:
+    """Returns the software of some runs, the same once."""
+    return list(dict.fromkeys(software_of(stored.run) for stored in runs))
+
+
 def baseline_bytes(baseline: Baseline) -> bytes:
     """Returns the content of a baseline's file: JSON, a case a line."""
-    head = msgspec.json.encode(msgspec.structs.replace(baseline, cases=[]))
-    start = msgspec.json.format(head, indent=2).removesuffix(b"[]\n}")
-    lines = b",\n    ".join(msgspec.json.encode(case) for case in baseline.cases)
-    return start + b"[\n    " + lines + b"\n  ]\n}\n"
+    head = msgspec.json.encode(msgspec.structs.replace(baseline, cases=[], pairs=[]))
+    start = msgspec.json.format(head, indent=2).removesuffix(b'"cases": [],\n  "pairs": []\n}')
+    lists = []
+    for name, items in (("cases", baseline.cases), ("pairs", baseline.pairs)):
+        if items:
+            lines = b",\n    ".join(msgspec.json.encode(item) for item in items)
+            lists.append(b'"' + name.encode() + b'": [\n    ' + lines + b"\n  ]")
+    return start + b",\n  ".join(lists) + b"\n}\n"
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -224,6 +273,14 @@ def read_baseline(path: Path) -> Baseline:
         baseline = msgspec.convert(raw, Baseline)
     except _FOREIGN as problem:
         raise RecordError(f"baseline {path} is damaged: {problem}") from None
+    if not baseline.cases and not baseline.pairs:
+        raise RecordError(f"baseline {path} is damaged: it has neither cases nor pairs")
+    for level in baseline.pairs:
+        if not 0 < level.busbw_gb_per_s < math.inf:
+            raise RecordError(
+                f"baseline {path} is damaged: busbw_gb_per_s {level.busbw_gb_per_s} of"
+                f" {level.collective}; write it anew with 'collbench baseline RUN'"
+            )
     for item in baseline.cases:
         if not _holds_together(item):
             raise RecordError(
@@ -240,8 +297,16 @@ def _holds_together(item: BaselineCase) -> bool:
     return math.isclose(item.time_us, math.exp(np.log(times).mean()), rel_tol=1e-6)
 
 
-def class_differences(one: HardwareClass, other: HardwareClass) -> list[tuple[str, str, str]]:
-    """Returns what differs: its name, what it is in the one and in the other."""
+def class_differences(
+    one: HardwareClass, other: HardwareClass, *, without: Sequence[str] = ()
+) -> list[tuple[str, str, str]]:
+    """Returns what differs: its name, what it is in the one and in the other.
+
+    Args:
+        one: a class.
+        other: that it is compared with.
+        without: fields that may differ.
+    """
     names = {
         "models": "GPU or CPU",
         "nodes": "nodes",
@@ -251,7 +316,11 @@ def class_differences(one: HardwareClass, other: HardwareClass) -> list[tuple[st
         "backend": "back end",
         "emulated": "emulated",
     }
-    rows = [(word, getattr(one, name), getattr(other, name)) for name, word in names.items()]
+    rows = [
+        (word, getattr(one, name), getattr(other, name))
+        for name, word in names.items()
+        if name not in without
+    ]
     return [(word, _shown(was), _shown(is_now)) for word, was, is_now in rows if was != is_now]
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from collbench.analyze.pair_rows import state_of_run
-from collbench.analyze.pair_state import PairwiseState, Reference
-from collbench.analyze.pair_types import KINDS, NO_RAIL, PairKind
-from collbench.analyze.pair_verdicts import NodeState
-from collbench.analyze.pairwise import judge
+from collbench.analyze.baseline import Baseline, HardwareClass
+from collbench.analyze.pair_levels import pair_class_differences
+from collbench.analyze.pair_state import Reference
+from collbench.analyze.pair_types import PairKind
 from collbench.errors import UsageError
 from collbench.model import Nic, Topology
-from collbench.store import StoredRun
 
 _BARRED = (PairKind.SEND_RECV, PairKind.ALL_REDUCE)
 Question = tuple[PairKind, int | None]
@@ -77,46 +73,56 @@ def _rates(nics: Sequence[Nic]) -> list[float]:
     return [rate / 8 for rate in rates if rate] if all(rates) else []
 
 
-def bar_of_run(
-    asked: Sequence[Question], stored: StoredRun, name: str, tolerance: float, *, simulated: bool
+def bar_of_baseline(
+    asked: Sequence[Question],
+    made: Baseline,
+    name: str,
+    tolerance: float,
+    hardware: HardwareClass,
+    *,
+    simulated: bool,
+    inside: bool,
 ) -> Reference:
-    """Returns an earlier ``pairwise`` run as a reference: what its good nodes reached.
+    """Returns what good pairs of the same hardware reached as a reference.
 
     Args:
         asked: by kind and rail.
-        stored: the run.
-        name: what the user calls it; records say its id.
+        made: the baseline.
+        name: what the user calls it; records say the ids of its runs.
         tolerance: so much less is still enough, as a share.
-        simulated: whether the run to come is a model's.
+        hardware: of the run to come.
+        simulated: whether that is a model's.
+        inside: whether GPUs of a node are paired.
 
     Raises:
-        UsageError: it is no such run, a model's beside real ones, or has nothing that is asked.
+        UsageError: it holds no pairs, a model's beside real ones, those of other hardware, or
+            nothing that is asked.
     """
-    if stored.run.command != "pairwise":
+    if not made.pairs:
         raise UsageError(
-            f"--baseline {name} is a run of '{stored.run.command}'; pairs are held against a run of"
-            " 'pairwise'"
+            f"--baseline {name} holds cases of a sweep; pairs are held against a run of 'pairwise',"
+            " or what 'collbench baseline' writes of one"
         )
-    if stored.run.simulated != simulated:
+    if made.simulated != simulated:
         kinds = ("measured", "simulated")
         raise UsageError(
-            f"--baseline {name} is {kinds[stored.run.simulated]} and this run is"
+            f"--baseline {name} is {kinds[made.simulated]} and this run is"
             f" {kinds[simulated]}: a model says nothing of hardware"
         )
-    state = state_of_run(stored)
-    good = {one.node for one in judge(state).of(NodeState.PASS)}
-    found = {one: rate for one in asked if (rate := _median(state, one, good)) is not None}
-    if not found:
+    apart = pair_class_differences(made.hardware, hardware)
+    if apart:
+        found = ", ".join(f"{what} {was} there and {is_now} here" for what, was, is_now in apart)
+        raise UsageError(f"--baseline {name} is for other hardware: {found}")
+    levels = {
+        (level.collective, level.rail): level.busbw_gb_per_s
+        for level in made.pairs
+        if level.inside == inside
+    }
+    at_least = {
+        (kind, rail): levels[kind, rail] * (1 - tolerance)
+        for kind, rail in asked
+        if (kind, rail) in levels
+    }
+    if not at_least:
         raise UsageError(f"--baseline {name} has no good pair of what is asked; take another run")
-    at_least = {one: rate * (1 - tolerance) for one, rate in found.items()}
-    return Reference(source=f"baseline {stored.run.run_id}", at_least=at_least)
-
-
-def _median(state: PairwiseState, asked: Question, good: set[int]) -> float | None:
-    kind, rail = asked
-    table = state.values
-    mine = state.measured & (table["kind"] == KINDS.index(kind))
-    mine &= table["rail"] == (NO_RAIL if rail is None else rail)
-    numbers = sorted(good)
-    mine &= np.isin(table["a"], numbers) & np.isin(table["b"], numbers)
-    return float(np.median(table["value"][mine])) if mine.any() else None
+    return Reference(source=f"baseline {', '.join(made.run_ids)}", at_least=at_least)

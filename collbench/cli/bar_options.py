@@ -136,7 +136,7 @@ def read_bars(given: dict[str, Any], *, judges: bool = True) -> Bars | None:
     rates = values.get("min_busbw", {})
     root = results_root(given.get("results"), os.environ)
     return Bars(
-        baseline=None if source is None else _find_baseline(source, root),
+        baseline=None if source is None else find_baseline(source, root),
         source=source or "",
         tolerance=values.get("tolerance", TOLERANCE),
         min_busbw_gb_per_s=rates.get(_EVERY),
@@ -145,9 +145,20 @@ def read_bars(given: dict[str, Any], *, judges: bool = True) -> Bars | None:
     )
 
 
-def _find_baseline(source: str, root: Path) -> Baseline:
-    """Returns the baseline in a file, or made of a run."""
-    from collbench.analyze.baseline import make_baseline, read_baseline
+def find_baseline(source: str, root: Path) -> Baseline:
+    """Returns the baseline in a file, or made of a run.
+
+    Args:
+        source: the file's name, or the run as commands take it.
+        root: the folder of all runs.
+
+    Raises:
+        UsageError: there is no such file, or of the run none can be made.
+        RecordError: the file is no baseline.
+        RunNotFound: it is neither a file nor a run.
+    """
+    from collbench.analyze.baseline import read_baseline
+    from collbench.analyze.pair_levels import baseline_of
     from collbench.store import find_run, read_run
 
     if os.path.isfile(source):  # noqa: PTH113  Path.is_file raises on long names
@@ -155,7 +166,7 @@ def _find_baseline(source: str, root: Path) -> Baseline:
     if source.endswith(".json"):
         raise UsageError(f"--baseline {source}: no such file; 'collbench baseline RUN' writes one")
     try:
-        return make_baseline([read_run(find_run(source, root))])
+        return baseline_of([read_run(find_run(source, root))])
     except (UsageError, RunNotFound) as problem:
         raise type(problem)(f"--baseline {source}: {problem}") from None
 
@@ -183,6 +194,11 @@ def _check_baseline(
     from collbench.analyze.baseline import class_differences, hardware_class
     from collbench.analyze.keys import case_key
 
+    if not baseline.cases:
+        raise UsageError(
+            f"{label} holds pairs of nodes, for 'pairwise'; give a run of 'sweep', or what"
+            " 'collbench baseline' writes of one"
+        )
     if baseline.simulated != run.simulated:
         kinds = ("measured", "simulated")
         raise UsageError(

@@ -34,17 +34,19 @@ if TYPE_CHECKING:  # they bring numpy and scipy, and --help does without
 def baseline(
     runs: tuple[str, ...], output: str | None, overwrite: bool, results: str | None
 ) -> None:
-    """Write what RUN reached into a file, for `sweep --baseline FILE` to hold later runs against.
+    """Write what RUN reached into a file, for `--baseline FILE` to hold later runs against.
 
     RUN is a folder, an id, a unique beginning of one, or `last`. Several runs of one class of
-    hardware add their repeats; make it of 5 repeats or more, 3 at the least.
+    hardware add their repeats; make it of 5 repeats or more, 3 at the least. Of runs of `pairwise`
+    it keeps what good pairs reach, for `pairwise --baseline FILE`.
 
     \b
     Examples:
       collbench sweep --repeats 5 && collbench baseline last
       collbench sweep --repeats 5 --baseline baseline-2xH200.json
+      collbench baseline last && collbench pairwise --baseline baseline-8xH200-pairs.json
     """  # noqa: D301  click's mark for "do not rewrap"
-    from collbench.analyze.baseline import make_baseline
+    from collbench.analyze.pair_levels import baseline_of
     from collbench.cli.readers import refuse_unreadable
     from collbench.store import find_run, read_run, results_root
 
@@ -54,24 +56,35 @@ def baseline(
         for problem in one.problems:
             click.echo(f"collbench: {one.run.run_id}: {problem}", err=True)
         refuse_unreadable(one.run, "baseline")
-    made = make_baseline(stored)
-    path = Path(output or default_name(made.hardware, simulated=made.simulated))
+    made = baseline_of(stored)
+    path = Path(output or (name_of_pairs(made) if made.pairs else name_of_cases(made)))
     _write(path, made, overwrite=overwrite)
-    click.echo("\n".join(_told(path, made, stored)))
+    told = _told_pairs(path, made) if made.pairs else _told(path, made, stored)
+    click.echo("\n".join(told))
 
 
-def default_name(hardware: HardwareClass, *, simulated: bool) -> str:
+def name_of_cases(made: Baseline) -> str:
     """Returns a file's name that says the class: ``baseline-4x8xH200.json``."""
-    if simulated:
+    hardware = made.hardware
+    if made.simulated:
         return f"baseline-simulated-{hardware.ranks}-ranks.json"
-    counts = [f"{hardware.nodes}x"] if hardware.nodes > 1 else []
+    nodes = f"{hardware.nodes}x" if hardware.nodes > 1 else ""
+    ranks = f"-{hardware.ranks}-ranks" if hardware.gpus_per_node == [0] else ""
+    return f"baseline-{nodes}{_node_words(hardware)}{ranks}{'-emulated' * hardware.emulated}.json"
+
+
+def name_of_pairs(made: Baseline) -> str:
+    """Returns a file's name that says the class of a node: ``baseline-8xH200-pairs.json``."""
+    node = "simulated" if made.simulated else _node_words(made.hardware)
+    return f"baseline-{node}{'-emulated' * made.hardware.emulated}-pairs.json"
+
+
+def _node_words(hardware: HardwareClass) -> str:
     if hardware.gpus_per_node == [0]:
-        counts += [f"CPU-{hardware.ranks}-ranks"]
-    else:
-        models = "-".join(model.removeprefix("NVIDIA ") for model in hardware.models)
-        counts += ["-".join(map(str, hardware.gpus_per_node)), "x"]
-        counts += [re.sub(r"[^A-Za-z0-9]+", "-", models).strip("-")]
-    return f"baseline-{''.join(counts)}{'-emulated' * hardware.emulated}.json"
+        return "CPU"
+    models = "-".join(model.removeprefix("NVIDIA ") for model in hardware.models)
+    models = re.sub(r"[^A-Za-z0-9]+", "-", models).strip("-")
+    return f"{'-'.join(map(str, hardware.gpus_per_node))}x{models}"
 
 
 def _write(path: Path, made: Baseline, *, overwrite: bool) -> None:
@@ -85,6 +98,25 @@ def _write(path: Path, made: Baseline, *, overwrite: bool) -> None:
         raise UsageError(f"'{path}' exists; give another name with -o, or --overwrite it") from None
     except OSError as problem:
         raise UsageError(f"'{path}' cannot be written: {problem.strerror}") from None
+
+
+def _told_pairs(path: Path, made: Baseline) -> list[str]:
+    """Returns what the file of pairs holds."""
+    from collbench.report.bars import software_words
+
+    marks = "SIMULATED: " if made.simulated else ""
+    lines = [f"{marks}{len(made.pairs)} rates of good pairs, of {', '.join(made.run_ids)}"]
+    lines.append(f"  {software_words(made)}")
+    for level in made.pairs:
+        rail = "" if level.rail is None else f" rail {level.rail}"
+        where = " inside nodes" if level.inside else ""
+        lines.append(
+            f"  {level.collective}{rail}{where}: {level.busbw_gb_per_s:.4g} GB/s"
+            f" (median of {level.pairs})"
+        )
+    inside = " --inside" if any(level.inside for level in made.pairs) else ""
+    command = f"  collbench pairwise{inside} --baseline {shlex.quote(str(path))}"
+    return [*lines, f"Written to {path}", command]
 
 
 def _told(path: Path, made: Baseline, stored: Sequence[StoredRun]) -> list[str]:

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collbench.analyze.baseline import class_of
 from collbench.analyze.pair_inside import per_rank
-from collbench.analyze.pair_reference import bar_of_limit, bar_of_rates, bar_of_run, questions_of
+from collbench.analyze.pair_reference import (
+    bar_of_baseline,
+    bar_of_limit,
+    bar_of_rates,
+    questions_of,
+)
 from collbench.analyze.pair_state import Reference
-from collbench.cli.bar_options import BAR_OPTIONS, read_bars
+from collbench.cli.bar_options import BAR_OPTIONS, find_baseline, read_bars
 from collbench.cli.course_prepare import PreparedCourse, place_of
 from collbench.cli.earlier import Earlier
 from collbench.cli.ground import Ground
@@ -34,7 +40,7 @@ from collbench.measure.plant import parse_plant
 from collbench.model import Run
 from collbench.plan.pair_cases import PairPlace
 from collbench.plan.pairwise import Schedule, inside_rounds, pair_rounds
-from collbench.store import cluster_name, find_run, read_run
+from collbench.store import cluster_name
 
 _FEW_AT_ONCE = 64
 """Pairs at a time for so many nodes, above 64 where leaves are not known."""
@@ -148,14 +154,16 @@ def _reference(
         raise UsageError("--baseline, --min-busbw and --min-of-limit are three bars; give one")
     asked = questions_of(ranks)
     if baseline is not None:
-        if Path(baseline).is_file() or baseline.endswith(".json"):
-            raise UsageError(
-                f"--baseline {baseline}: pairs are held against an earlier run of 'pairwise', not"
-                " against a file; give its folder or id ('collbench runs' lists all)"
-            )
-        stored = read_run(find_run(baseline, root))
-        simulated = request.simulate is not None
-        return bar_of_run(asked, stored, baseline, tolerance, simulated=simulated)
+        emulated = bool(ground.slots.fake_hosts)
+        return bar_of_baseline(
+            asked,
+            find_baseline(baseline, root),
+            baseline,
+            tolerance,
+            class_of(ground.topology, backend=ground.slots.backend, emulated=emulated),
+            simulated=request.simulate is not None,
+            inside=request.inside,
+        )
     if bars is None:
         return None
     if bars.min_of_limit is not None and request.inside:

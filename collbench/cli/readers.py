@@ -18,7 +18,14 @@ _OF_CASES = ("show", "plot", "compare", "analyze", "baseline", "export")
 _READERS: dict[str, tuple[str, ...]] = {
     "sweep": _OF_CASES,
     "ab": _OF_CASES,
-    "pairwise": ("show", "plot", "drain", "pairwise --baseline", "scale --from-pairwise"),
+    "pairwise": (
+        "show",
+        "plot",
+        "drain",
+        "baseline",
+        "pairwise --baseline",
+        "scale --from-pairwise",
+    ),
     "scale": ("show", "plot"),
 }
 

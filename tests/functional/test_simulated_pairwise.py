@@ -283,7 +283,7 @@ def test_a_bar_finds_what_is_too_little_to_stand_out(answer):
 def test_a_run_is_held_against_an_earlier_one(answer, pairs, collbench):
     pairs(EIGHT, "--latency", "0")
     run_id = collbench.stored().run.run_id
-    slower = EIGHT.replace("rails = 1", "rails = 1\nrail_gb_per_s = 45")
+    slower = EIGHT + "".join(f"[[slow_node]]\nnode = {n}\nfactor = 0.9\n" for n in range(8))
     status, verdict, _ = answer(slower, "--latency", "0", "--baseline", run_id)
 
     assert status == 1
@@ -293,6 +293,23 @@ def test_a_run_is_held_against_an_earlier_one(answer, pairs, collbench):
         slower, "--latency", "0", "--baseline", run_id, "--tolerance", "15%"
     )
     assert (tolerant, nodes_of(verdict)) == (0, {})
+
+
+def test_a_baseline_is_a_file_for_other_clusters_of_such_nodes(answer, pairs, here, tmp_path):
+    pairs(EIGHT, "--latency", "0")
+    kept = str(tmp_path / "kept.json")
+    written = here("baseline", "last", "-o", kept)
+    ten = EIGHT.replace("nodes = 8", "nodes = 10")
+    slower = ten + "".join(f"[[slow_node]]\nnode = {n}\nfactor = 0.9\n" for n in range(10))
+    status, verdict, said = answer(slower, "--latency", "0", "--baseline", kept)
+    of_cases = here("sweep", "--backend", "gloo", "--baseline", kept)
+
+    assert "send_recv: " in written.stdout
+    assert f"collbench pairwise --baseline {kept}" in written.stdout
+    assert status == 1, said
+    assert [node["verdict"] for node in verdict["nodes"]] == ["fail"] * 10
+    assert of_cases.returncode == 2
+    assert "holds pairs of nodes, for 'pairwise'" in of_cases.stderr
 
 
 def test_a_bar_is_kept_with_the_run(pairs, here):

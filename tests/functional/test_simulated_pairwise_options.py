@@ -165,7 +165,7 @@ def test_of_a_node_to_be_qualified_only_its_own_verdict_counts(pairs):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--baseline", "h100.json"), "pairs are held against an earlier run of 'pairwise', not"),
+        (("--baseline", "h100.json"), "h100.json: no such file; 'collbench baseline RUN' writes"),
         (("--baseline", "nine"), "no run 'nine'"),
         (("--tolerance", "5%"), "--tolerance is of a baseline; give --baseline as well"),
         (("--min-busbw", "all_gather=3"), "pairs do not run it; allowed: send_recv, all_reduce"),

@@ -23,7 +23,7 @@ from collbench.cli.bar_options import (
     read_bars,
     with_bars_of_before,
 )
-from collbench.cli.baseline import default_name
+from collbench.cli.baseline import name_of_cases, name_of_pairs
 from collbench.cli.main import cli
 from collbench.cli.sweep import sweep
 from collbench.errors import ExitCode, RunNotFound, UsageError
@@ -120,9 +120,29 @@ def test_a_place_that_cannot_be_written_is_said_in_a_line():
 )
 def test_the_name_says_the_class(changes, simulated, name):
     made(DEFAULT)
-    hardware = read_baseline(Path("baseline-2xH200.json")).hardware
+    made_of = read_baseline(Path("baseline-2xH200.json"))
+    hardware = msgspec.structs.replace(made_of.hardware, **changes)
 
-    assert default_name(msgspec.structs.replace(hardware, **changes), simulated=simulated) == name
+    asked = msgspec.structs.replace(made_of, hardware=hardware, simulated=simulated)
+    assert name_of_cases(asked) == name
+
+
+@pytest.mark.parametrize(
+    ("changes", "simulated", "name"),
+    [
+        ({"nodes": 4, "gpus_per_node": [8]}, False, "baseline-8xH200-pairs.json"),
+        ({"emulated": True}, False, "baseline-2xH200-emulated-pairs.json"),
+        ({"gpus_per_node": [0], "ranks": 4}, False, "baseline-CPU-pairs.json"),
+        ({"ranks": 4}, True, "baseline-simulated-pairs.json"),
+    ],
+)
+def test_the_name_of_pairs_says_the_class_of_a_node(changes, simulated, name):
+    made(DEFAULT)
+    made_of = read_baseline(Path("baseline-2xH200.json"))
+    hardware = msgspec.structs.replace(made_of.hardware, **changes)
+
+    asked = msgspec.structs.replace(made_of, hardware=hardware, simulated=simulated)
+    assert name_of_pairs(asked) == name
 
 
 def test_the_options_are_these_and_sweep_has_them():

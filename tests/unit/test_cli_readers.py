@@ -21,7 +21,7 @@ COMMANDS = {
 READERS = {
     "sweep": "show, plot, compare, analyze, baseline, export",
     "ab": "show, plot, compare, analyze, baseline, export",
-    "pairwise": "show, plot, drain, pairwise --baseline, scale --from-pairwise",
+    "pairwise": "show, plot, drain, baseline, pairwise --baseline, scale --from-pairwise",
     "scale": "show, plot",
 }
 WRONG = [

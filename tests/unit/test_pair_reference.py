@@ -10,14 +10,22 @@ from pair_states import made_node
 from records import make_trial
 from stored_runs import stored_run
 
+from collbench.analyze.baseline import (
+    Baseline,
+    baseline_bytes,
+    class_of,
+    hardware_class,
+    read_baseline,
+)
+from collbench.analyze.pair_levels import baseline_of
 from collbench.analyze.pair_reference import (
+    bar_of_baseline,
     bar_of_limit,
     bar_of_rates,
-    bar_of_run,
     questions_of,
 )
 from collbench.analyze.pair_types import PairKind
-from collbench.errors import UsageError
+from collbench.errors import RecordError, UsageError
 from collbench.model import GroupPlace, Nic, RankPlace, Status, Topology
 
 ONE = questions_of(1)
@@ -154,7 +162,16 @@ def test_a_limit_that_is_not_known_is_refused(place):
     )
 
 
-def an_earlier_run(rate=lambda _a, _b: 50.0, *, nodes=6, command="pairwise", simulated=True):
+def an_earlier_run(
+    rate=lambda _a, _b: 50.0,
+    *,
+    nodes=6,
+    command="pairwise",
+    simulated=True,
+    run_id="20261130-0412-aa11",
+    inside=False,
+    rate_of_nic=400,
+):
     """All pairs once in one round a pair of nodes, and all_reduce at twice the rate."""
     trials = []
     for number, (a, b) in enumerate(combinations(range(nodes), 2)):
@@ -174,14 +191,21 @@ def an_earlier_run(rate=lambda _a, _b: 50.0, *, nodes=6, command="pairwise", sim
                     group=GroupPlace(name=f"node{a}-node{b}", round=number, ranks=[a, b]),
                 )
             )
-    place = a_place(*[nics(400)] * nodes)
+    place = a_place(*[nics(rate_of_nic)] * nodes)
     return stored_run(
-        trials, "20261130-0412-aa11", topology=place, command=command, simulated=simulated
+        trials,
+        run_id,
+        topology=place,
+        command=command,
+        simulated=simulated,
+        suite={"inside": inside},
     )
 
 
-def of_run(stored, tolerance=0.1, asked=ONE, *, simulated=True):
-    return bar_of_run(asked, stored, "last", tolerance, simulated=simulated)
+def of_run(stored, tolerance=0.1, asked=ONE, *, simulated=True, inside=False, nodes=4):
+    made = stored if isinstance(stored, Baseline) else baseline_of([stored])
+    here = class_of(a_place(*[nics(400)] * nodes), backend="nccl", emulated=False)
+    return bar_of_baseline(asked, made, "last", tolerance, here, simulated=simulated, inside=inside)
 
 
 def test_a_run_is_what_its_pairs_reached_less_the_tolerance():
@@ -217,7 +241,18 @@ def test_a_rail_that_the_run_did_not_ask_for_has_no_bar():
         (
             an_earlier_run(command="sweep"),
             True,
-            ("--baseline last is a run of 'sweep'; pairs are held against a run of 'pairwise'"),
+            (
+                "--baseline last holds cases of a sweep; pairs are held against a run of"
+                " 'pairwise', or what 'collbench baseline' writes of one"
+            ),
+        ),
+        (
+            an_earlier_run(rate_of_nic=200),
+            True,
+            (
+                "--baseline last is for other hardware: NICs 1 x infiniband 200 Gbit/s there and"
+                " 1 x infiniband 400 Gbit/s here"
+            ),
         ),
         (
             an_earlier_run(),
@@ -238,10 +273,84 @@ def test_a_rail_that_the_run_did_not_ask_for_has_no_bar():
         (
             an_earlier_run(lambda _a, _b: Status.HUNG),
             True,
+            (
+                "no good pair in 20261130-0412-aa11: nothing to make a baseline of; 'collbench"
+                " show' tells why"
+            ),
+        ),
+        (
+            an_earlier_run(inside=True),
+            True,
             "--baseline last has no good pair of what is asked; take another run",
         ),
     ],
-    ids=["a sweep", "a model's", "a real one", "nothing good"],
+    ids=["a sweep", "other NICs", "a model's", "a real one", "nothing good", "inside nodes"],
 )
 def test_a_run_that_is_no_bar_is_refused(stored, simulated, text):
     assert refusal(lambda: of_run(stored, simulated=simulated)) == text
+
+
+def test_a_baseline_of_pairs_reads_back_from_its_file(tmp_path):
+    made = baseline_of([an_earlier_run(), an_earlier_run(run_id="20261130-0413-bb22")])
+    path = tmp_path / "pairs.json"
+    path.write_bytes(baseline_bytes(made))
+
+    assert read_baseline(path) == made
+    assert [(level.collective, level.busbw_gb_per_s, level.pairs) for level in made.pairs] == [
+        ("send_recv", 50.0, 30),
+        ("all_reduce", 100.0, 30),
+    ]
+    assert of_run(read_baseline(path)).source == ("baseline 20261130-0412-aa11, 20261130-0413-bb22")
+
+
+@pytest.mark.parametrize("nodes", [2, 40])
+def test_a_baseline_of_pairs_serves_any_number_of_nodes(nodes):
+    assert of_run(an_earlier_run(), nodes=nodes).at_least
+
+
+def test_pairs_inside_nodes_are_held_against_pairs_inside_nodes():
+    assert of_run(an_earlier_run(inside=True), inside=True).at_least
+
+
+@pytest.mark.parametrize(
+    ("runs", "text"),
+    [
+        (
+            [an_earlier_run(), an_earlier_run(command="sweep", run_id="other")],
+            "a baseline holds cases or pairs, and the runs are of both",
+        ),
+        ([an_earlier_run(), an_earlier_run()], "a run is given twice"),
+        (
+            [an_earlier_run(), an_earlier_run(rate_of_nic=200, run_id="other")],
+            "are of different hardware: NICs",
+        ),
+    ],
+    ids=["two kinds", "twice", "two classes"],
+)
+def test_runs_that_make_no_baseline_of_pairs(runs, text):
+    assert text in refusal(lambda: baseline_of(runs))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "text"),
+    [
+        ([], "it has neither cases nor pairs"),
+        ([{"collective": "send_recv", "busbw_gb_per_s": -1.0, "pairs": 3}], "busbw_gb_per_s -1.0"),
+        ([{"collective": "send_recv"}], "missing required field"),
+    ],
+)
+def test_a_damaged_file_of_pairs_is_refused(tmp_path, pairs, text):
+    stored = an_earlier_run()
+    hardware = msgspec.to_builtins(hardware_class(stored.run, stored.topology))
+    content = {
+        "schema": "collbench.baseline/1",
+        "hardware": hardware,
+        "software": [],
+        "run_ids": [],
+        "pairs": pairs,
+    }
+    path = tmp_path / "pairs.json"
+    path.write_bytes(msgspec.json.encode(content))
+
+    with pytest.raises(RecordError, match=text):
+        read_baseline(path)

@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import os
 import secrets
+import subprocess
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ BURST_BYTES = 64 * 1024
 QUEUE = "20ms"
 NO_PREFIX_ROUTE = 0x200
 SCOPE_LINK = 253
+LOSS_PROGRAMS = {"iptables-legacy": "iptables"}
+"""What ``set_loss`` needs, and Debian's package that brings it."""
 _IP = 0x0800
 """The protocol's number on Ethernet."""
 LOOPBACK = 1
@@ -83,6 +86,7 @@ class Fabric:
         self._hosts = folder / f"{self._prefix}-hosts"
         self._ports = itertools.count(20000)
         self._whole = True
+        self._lossy: set[int] = set()
         self._made: list[str] = []
         self.leaves = [
             [self._describe(leaf * nodes_a_leaf + i) for i in range(nodes_a_leaf)]
@@ -163,6 +167,17 @@ class Fabric:
             with _inside(node.namespace) as link:
                 _shape_path(link, "eth0", other.address, mbit_per_s, rest_mbit_per_s)
 
+    def set_loss(self, index: int, share: float) -> None:
+        """Throws away so much of what reaches a node, at random; see ``LOSS_PROGRAMS``.
+
+        The kernels at hand have no netem, so the firewall does it.
+        """
+        self._whole = False
+        chance = ("--mode", "random", "--probability", f"{share:g}")
+        self._firewall(index, "--append", "INPUT", "-i", "eth0", "-m", "statistic", *chance,
+                       "-j", "DROP")  # fmt: skip
+        self._lossy.add(index)
+
     def set_uplink_rate(self, leaf: int, mbit_per_s: float) -> None:
         """Shapes a leaf's link to the spine anew, both ways."""
         self._whole = False
@@ -179,6 +194,8 @@ class Fabric:
             self.set_rate(index, self._rates[0])
         for leaf in range(len(self.leaves)):
             self.set_uplink_rate(leaf, self._rates[1])
+        while self._lossy:
+            self._firewall(self._lossy.pop(), "--flush", "INPUT")
         self._whole = True
 
     def close(self) -> None:
@@ -220,6 +237,10 @@ class Fabric:
             _shape(link, name, uplink_rate)
         for node in nodes:
             _add_node(link, node, f"leaf{leaf}", node_rate)
+
+    def _firewall(self, index: int, *rule: str) -> None:
+        inside = ("nsenter", f"--net=/run/netns/{self.nodes[index].namespace}")
+        subprocess.run([*inside, "iptables-legacy", "--wait", *rule], check=True)
 
     def _set_link(self, index: int, state: str) -> None:
         with _inside(self._switch) as link:
