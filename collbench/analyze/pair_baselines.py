@@ -1,4 +1,6 @@
-"""What a pair is held against: others of its class (inside a leaf, across), in its round.
+"""What a pair is held against: others of its class, in its round.
+
+Classes are: inside a leaf, across leaves, and across with no more at once than the uplinks carry.
 
 What a whole round shares (a loaded spine, heat, a neighbour's job) is no pair's fault. In logs.
 """
@@ -18,26 +20,35 @@ ENOUGH_BLOCKS = 3
 """Pairs of leaves in a round: with fewer, one slow uplink would be the round's median."""
 
 
+CLASSES = 3
+
+
 class Classes:
     """Which values are of one class, and of one class and round."""
 
-    def __init__(self, across: NDArray[np.bool_], rounds: IntArray, blocks: IntArray) -> None:
-        """Args: one entry a value; ``blocks``: a number for the pair of leaves."""
-        self.place = across.astype(np.intp)
-        self.group = np.asarray((rounds - rounds.min(initial=0)) * 2 + self.place, np.intp)
+    def __init__(
+        self,
+        across: NDArray[np.bool_],
+        calm: NDArray[np.bool_],
+        rounds: IntArray,
+        blocks: IntArray,
+    ) -> None:
+        """Args: one entry a value; ``calm``: throttled; ``blocks``: a number for the leaves."""
+        self.place = across.astype(np.intp) + calm
+        self.group = np.asarray((rounds - rounds.min(initial=0)) * CLASSES + self.place, np.intp)
         self.groups = int(self.group.max(initial=-1)) + 1
-        self._place_of_group = np.arange(self.groups) % 2
+        self._place_of_group = np.arange(self.groups) % CLASSES
         counts = np.bincount(self.group, minlength=self.groups)
         width = int(blocks.max(initial=0)) + 1
         met = distinct(self.group * width + blocks) // width
         kinds = np.bincount(met, minlength=self.groups)
-        one_leaf_pair = (self._place_of_group == 1) & (kinds < ENOUGH_BLOCKS)
+        one_leaf_pair = (self._place_of_group > 0) & (kinds < ENOUGH_BLOCKS)
         self._own = (counts >= ENOUGH_PAIRS) & ~one_leaf_pair
         self._shares = (counts >= 2) & (counts < ENOUGH_PAIRS) & (self._place_of_group == 0)
 
     def centers(self, logs: FloatArray) -> FloatArray:
-        """Returns the medians of [inside, across], NaN where there is none."""
-        return group_medians(logs, self.place, 2)
+        """Returns the medians of [inside, across, throttled], NaN where there is none."""
+        return group_medians(logs, self.place, CLASSES)
 
     def baselines(self, logs: FloatArray) -> FloatArray:
         """Returns what each value is held against.

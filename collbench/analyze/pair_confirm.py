@@ -172,7 +172,7 @@ def rerun(
 
 def _first_look(screen: Screen, across: NDArray[np.bool_], alone: NDArray[np.bool_]) -> FloatArray:
     """Returns medians of the class; alone, nobody shares a link: as inside a leaf."""
-    inside, between = screen.centers.tolist()
+    inside, between, _ = screen.centers.tolist()
     inside = between if math.isnan(inside) else inside
     between = inside if math.isnan(between) else between
     return np.asarray(np.where(across & ~alone, between, inside))

@@ -90,7 +90,11 @@ def slow_paths(
     tested = int(partner_counts(screen.a, screen.b, good.size).sum()) // 2
     for across in (False, True):
         rows = np.flatnonzero(
-            (screen.across == across) & good[screen.a] & good[screen.b] & ~explained
+            (screen.across == across)
+            & ~screen.crowded
+            & good[screen.a]
+            & good[screen.b]
+            & ~explained
         )
         if rows.size < 2:
             continue
@@ -125,7 +129,7 @@ def slow_leaves(
     leaves are scored alike: the best block below 4, the upper quartile of blocks from 4 on. With
     two leaves there is one block, which is held against the pairs inside leaves.
     """
-    rows = np.flatnonzero(screen.across & good[screen.a] & good[screen.b])
+    rows = np.flatnonzero(screen.across & ~screen.crowded & good[screen.a] & good[screen.b])
     if not rows.size or len(state.leaf_names) < 2:
         return ()
     if len(state.leaf_names) == 2:
@@ -209,7 +213,7 @@ def collisions(
         good: by node.
         explained: by value: a slow uplink holds it up.
     """
-    rows = screen.across & good[screen.a] & good[screen.b] & ~explained
+    rows = screen.across & ~screen.calm & good[screen.a] & good[screen.b] & ~explained
     return share_behind(screen.relative[rows]) if rows.any() else None
 
 
@@ -220,8 +224,31 @@ def share_behind(values: FloatArray) -> float:
     return float(np.mean(values < np.median(values) + math.log1p(-_BEHIND)))
 
 
+def uplink_share(state: PairwiseState) -> float | None:
+    """Returns mean rate across leaves / median rate inside, all at once; None where one is missing.
+
+    The mean, since it is what the uplinks carry, however flows collide on them. Of several kinds
+    and rails the lowest.
+    """
+    shares = []
+    for kind, rail in state.judged:
+        rows = state.rows_of(kind, rail) & ~state.again & ~state.calm
+        inside = state.values["value"][rows & ~state.across]
+        between = state.values["value"][rows & state.across]
+        if inside.size and between.size:
+            shares.append(float(between.mean() / np.median(inside)))
+    return min(shares, default=None)
+
+
 def across_share(screen: Screen) -> float | None:
     """Returns median rate across leaves / inside leaves, all at once; None where one is missing."""
-    inside, between = screen.centers
+    inside, between, _ = screen.centers
     share = math.exp(float(between - inside))
+    return None if math.isnan(share) else share
+
+
+def throttled_share(screen: Screen) -> float | None:
+    """Returns the same of throttled rounds; None without any."""
+    inside, _, calm = screen.centers
+    share = math.exp(float(calm - inside))
     return None if math.isnan(share) else share

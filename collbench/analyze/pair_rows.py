@@ -20,6 +20,7 @@ SLOW_ROUND_TRIP_US = 100_000.0
 LATENCY_BYTES = 64
 """Exchanges of at most so many bytes, one at a time, are a latency pass."""
 CONFIRMS = "confirm/"
+THROTTLED = "throttled/"
 """The names of groups that run suspects again begin so."""
 PROBES = "probe/"
 """Those that find out how large a message should be begin so: no verdict is made of them."""
@@ -87,6 +88,11 @@ def state_of(
             trial.group.round
             for trial in paired
             if trial.group is not None and trial.group.name.startswith(CONFIRMS)
+        ),
+        throttled=frozenset(
+            trial.group.round
+            for trial in paired
+            if trial.group is not None and trial.group.name.startswith(THROTTLED)
         ),
         not_tested=_not_tested(topology, number_of),
         reference=reference,

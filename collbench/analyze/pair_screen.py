@@ -48,11 +48,15 @@ class Screen:
     a: IntArray
     b: IntArray
     across: NDArray[np.bool_]
+    crowded: NDArray[np.bool_]
+    """By row: across, and more at once than the uplinks carry."""
+    calm: NDArray[np.bool_]
+    """By row: across, and no more than they carry."""
     logs: FloatArray
     relative: FloatArray
     """Each value less its baseline."""
     centers: FloatArray
-    """Of the values themselves: [inside, across]."""
+    """Of the values themselves: [inside, across, throttled]."""
     accuses: NDArray[np.bool_]
     """[2, row]: whether a value counts for its end a, its end b."""
     scores: FloatArray
@@ -93,9 +97,11 @@ def screen(state: PairwiseState, kind: PairKind, rail: int | None) -> Screen:
     """Returns the first look at a kind and a rail that has values."""
     rows = np.flatnonzero(state.rows_of(kind, rail) & ~state.again)
     a, b = state.ends[0][rows], state.ends[1][rows]
-    across = state.across[rows]
+    across, crowded, calm = state.across[rows], state.crowded[rows], state.calm[rows]
     logs = np.log(state.values["value"][rows])
-    classes = Classes(across, state.values["round"][rows].astype(np.intp), blocks(state, a, b))
+    classes = Classes(
+        across, calm, state.values["round"][rows].astype(np.intp), blocks(state, a, b)
+    )
     apart = np.zeros_like(across) if _steady(state, a, b, across, logs) else across
     accuses = _accusing(state.size, a, b, apart)
     ends = np.concatenate([a[accuses[0]], b[accuses[1]]])
@@ -124,6 +130,8 @@ def screen(state: PairwiseState, kind: PairKind, rail: int | None) -> Screen:
         a=a,
         b=b,
         across=across,
+        crowded=crowded,
+        calm=calm,
         logs=logs,
         relative=relative,
         centers=classes.centers(logs - np.minimum(levels[a], levels[b])),

@@ -38,6 +38,9 @@ class PairwiseState:
     """Each node's leaf; None: unknown."""
     confirming: frozenset[int] = frozenset()
     """Rounds that ran suspects and controls again; all others are the first look."""
+    throttled: frozenset[int] = frozenset()
+    """Rounds of the first look that ran pairs across leaves once more, no more at once than the
+    uplinks carry at full rate."""
     config_differs: Mapping[int, str] = field(default_factory=dict)
     """Nodes that are set up unlike the others: in which way."""
     not_tested: Mapping[int, str] = field(default_factory=dict)
@@ -94,6 +97,21 @@ class PairwiseState:
     def again(self) -> NDArray[np.bool_]:
         """Whether a value is of a confirming round."""
         return np.isin(self.values["round"], list(self.confirming))
+
+    @cached_property
+    def crowded(self) -> NDArray[np.bool_]:
+        """Whether a value is of pairs across leaves, all at once, which ran throttled as well.
+
+        It tells what the uplinks carry, and nothing of a path.
+        """
+        if not self.throttled:
+            return np.zeros(self.values.size, bool)
+        return np.asarray(self.across & ~self.again & ~self.calm)
+
+    @cached_property
+    def calm(self) -> NDArray[np.bool_]:
+        """Whether a value is of a throttled round."""
+        return np.isin(self.values["round"], list(self.throttled))
 
     @cached_property
     def measured(self) -> NDArray[np.bool_]:

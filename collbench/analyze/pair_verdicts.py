@@ -115,6 +115,8 @@ class PairwiseResult:
     """The smallest share of lost messages that could have been seen: 3 / round trips."""
     across_share: float | None
     """What pairs across leaves got of what pairs inside leaves got, all at once: medians."""
+    throttled_share: float | None
+    """The same, no more at once than the uplinks carry; None where they did not run so."""
     collisions: float | None
     """Share of pairs across leaves that fell behind the others of their round."""
     broken_pairs: int = 0

@@ -14,7 +14,7 @@ import numpy as np
 from collbench.analyze.pair_analysis import IDENTIFIABLE, Analysis, analyse
 from collbench.analyze.pair_confirm import Again, Outcome
 from collbench.analyze.pair_effects import Measured, direction, measured, measured_by_bar
-from collbench.analyze.pair_fabric import across_share, collisions, explained_by
+from collbench.analyze.pair_fabric import across_share, collisions, explained_by, throttled_share
 from collbench.analyze.pair_fabric_verdicts import fabric_verdicts
 from collbench.analyze.pair_groups import distinct, partner_counts
 from collbench.analyze.pair_screen import Screen
@@ -36,6 +36,7 @@ def judge(state: PairwiseState) -> PairwiseResult:
     across = [one for one in found.screens if one.across.any()]
     shares = [share for one in across if (share := _collisions(found, one)) is not None]
     loads = [share for one in across if (share := across_share(one)) is not None]
+    calm = [share for one in across if (share := throttled_share(one)) is not None]
     return PairwiseResult(
         nodes=tuple(judges.node(node) for node in range(state.size)),
         fabric=fabric_verdicts(found),
@@ -43,6 +44,7 @@ def judge(state: PairwiseState) -> PairwiseResult:
         smallest_fault=max((-math.expm1(-one.cut.depth) for one in found.screens), default=None),
         smallest_loss=found.loss.smallest,
         across_share=min(loads, default=None),
+        throttled_share=min(calm, default=None),
         collisions=max(shares, default=None),
         broken_pairs=len(found.broken.pairs),
     )

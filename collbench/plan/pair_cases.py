@@ -13,7 +13,7 @@ from itertools import count
 
 import msgspec
 
-from collbench.analyze.pair_rows import CONFIRMS, PROBES
+from collbench.analyze.pair_rows import CONFIRMS, PROBES, THROTTLED
 from collbench.collectives import COLLECTIVES
 from collbench.engine.protocol import Group, Round
 from collbench.model import Case, Mode, Pattern, Policy
@@ -79,28 +79,35 @@ class PairRounds:
             pairs: node numbers; no node is in two of them.
             confirm: they run again what looked bad, and controls.
         """
+        named = CONFIRMS if confirm else ""
+        yield from self._bandwidths(pairs, named)
+        if self._place.latency:
+            small = self._groups(pairs, "send_recv", named, latency=True)
+            yield self._round(small, self._latency)
+
+    def throttled(self, pairs: Sequence[Pair]) -> Iterator[Round]:
+        """Returns the rounds of pairs that ran beside too many others; loss was looked for then."""
+        yield from self._bandwidths(pairs, THROTTLED)
+
+    def _bandwidths(self, pairs: Sequence[Pair], named: str) -> Iterator[Round]:
         several = any(len(self._place.ranks[node]) > 1 for pair in pairs for node in pair)
-        exchange = self._groups(pairs, "send_recv", confirm, by_rail=True)
-        whole = self._groups(pairs, "all_reduce", confirm)
+        exchange = self._groups(pairs, "send_recv", named, by_rail=True)
+        whole = self._groups(pairs, "all_reduce", named)
         policy, self._proved = self._proved, self._bandwidth
         yield self._round(exchange if several else whole, policy)
         yield self._round(whole if several else exchange, policy)
-        if self._place.latency:
-            small = self._groups(pairs, "send_recv", confirm, latency=True)
-            yield self._round(small, self._latency)
 
     def one_way(self, pairs: Sequence[Pair]) -> Iterator[Round]:
         """Returns the rounds that send from the first to the second node, then back."""
         for root in (0, 1):
-            groups = self._groups(pairs, "broadcast", confirm=True, by_rail=True, root=root)
+            groups = self._groups(pairs, "broadcast", CONFIRMS, by_rail=True, root=root)
             yield self._round(groups, self._bandwidth)
 
     def probe(self, pairs: Sequence[Pair], size_bytes: int) -> Round:
         """Returns a short round that tells how large a message should be."""
         policy = msgspec.structs.replace(self._place.policy, samples=3, warmup=1, proof=False)
-        groups = self._groups(pairs, "send_recv", confirm=False, size_bytes=size_bytes)
-        named = tuple(msgspec.structs.replace(g, name=f"{PROBES}{g.name}") for g in groups)
-        return self._round(named, policy)
+        groups = self._groups(pairs, "send_recv", PROBES, size_bytes=size_bytes)
+        return self._round(groups, policy)
 
     def _round(self, groups: tuple[Group, ...], policy: Policy) -> Round:
         return Round(repeat=0, groups=groups, number=next(self._numbers), policy=policy)
@@ -109,7 +116,7 @@ class PairRounds:
         self,
         pairs: Iterable[Pair],
         collective: str,
-        confirm: bool,
+        named: str,
         *,
         by_rail: bool = False,
         latency: bool = False,
@@ -118,7 +125,7 @@ class PairRounds:
     ) -> tuple[Group, ...]:
         found = []
         for a, b in pairs:
-            name = f"{CONFIRMS if confirm else ''}{self._place.names[a]}-{self._place.names[b]}"
+            name = f"{named}{self._place.names[a]}-{self._place.names[b]}"
             mine, others = self._place.ranks[a], self._place.ranks[b]
             members: list[tuple[str, tuple[int, ...]]] = [(name, (mine[0], others[0]))]
             if collective == "all_reduce":

@@ -6,17 +6,22 @@ are left out, suspects meet other partners, nodes that are slow send one way and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from collbench.analyze.pair_fabric import uplink_share
 from collbench.analyze.pair_rows import state_of
-from collbench.analyze.pair_state import PairwiseState, Reference
+from collbench.analyze.pair_state import AT_SCALE, PairwiseState, Reference
 from collbench.analyze.pair_suspects import control_pairs, next_suspects, one_way_pairs
 from collbench.engine.protocol import Round
 from collbench.model import NodeState, Status, Topology, Trial
 from collbench.plan.message_size import PROBE_BYTES, PROBE_BYTES_ELSE, fitting_size_bytes
 from collbench.plan.pair_cases import Pair, PairPlace, PairRounds
-from collbench.plan.pairwise import Schedule, confirmation_rounds
+from collbench.plan.pair_matchings import throttled
+from collbench.plan.pairwise import RoundKind, Schedule, confirmation_rounds
 from collbench.store import StoredRun
 
 MOST_TURNS = 16
@@ -24,6 +29,8 @@ MOST_TURNS = 16
 FEW_NODES = 16
 """Up to so many suspects run by themselves: it costs little and nothing else can be to blame."""
 _PROBE_PAIRS = 8
+_FULL_SHARE = 0.9
+"""Of the rate inside leaves: uplinks that carry so much are not short."""
 
 
 @dataclass
@@ -87,8 +94,30 @@ class PairwiseCourse:
             pairs = self._usable(planned.tuples())
             if pairs:
                 yield from rounds.of(pairs)
+        yield from self._throttled(rounds)
         later = 1 + max((t.group.round for t in self.trials.values() if t.group), default=0)
         yield from self._again(PairRounds(self.place, rounds.size_bytes, first_number=later))
+
+    def _throttled(self, rounds: PairRounds) -> Iterator[Round]:
+        """Runs what crossed leaves once more, with no more pairs at once than the uplinks carry.
+
+        Up to ``AT_SCALE`` nodes all pairs meet and suspects run alone, which tells as much.
+        """
+        leaf_of = [self.topology().nodes[number].leaf for number in self.members]
+        planned = [one for one in self.schedule.rounds if one.kind is RoundKind.ACROSS]
+        if self.serial or len(self.members) <= AT_SCALE or not planned:
+            return
+        share = uplink_share(self.state())
+        if share is None or share >= _FULL_SHARE:
+            return
+        _, leaf_numbers = np.unique(np.array(leaf_of, dtype=str), return_inverse=True)
+        for one in planned:
+            at_once = int(np.bincount(leaf_numbers[one.pairs].ravel()).max())
+            fitting = max(1, math.floor(share * at_once))
+            for part in throttled(one.pairs, leaf_numbers.astype(np.int32), fitting):
+                pairs = self._usable([(int(a), int(b)) for a, b in part])
+                if pairs:
+                    yield from rounds.throttled(pairs)
 
     def _is_there(self, trial_id: str) -> bool:
         trial = self.trials.get(trial_id)

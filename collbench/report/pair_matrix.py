@@ -123,7 +123,7 @@ class _Cells:
     def __init__(self, state: PairwiseState, cell_of: IntArray, *, again: bool) -> None:
         self._state, self._cell_of = state, cell_of
         self._size = int(cell_of.max()) + 1
-        self._mine = state.again == again
+        self._mine = (state.again == again) & ~state.crowded
         self.values = np.full((self._size, self._size), np.inf)
         self.shares = self.values.copy()
         self.broken = np.full(self.values.shape, _NONE, np.int8)

@@ -59,7 +59,7 @@ def all_ranks(state: PairwiseState, bad: Collection[int] = ()) -> tuple[Ranks, .
 
 
 def _ranks(state: PairwiseState, kind: PairKind, rail: int | None, bad: list[int]) -> Ranks:
-    rows = np.flatnonzero(state.rows_of(kind, rail) & ~state.again)
+    rows = np.flatnonzero(state.rows_of(kind, rail) & ~state.again & ~state.crowded)
     place = state.across[rows].astype(np.intp)
     logs = np.log(state.values["value"][rows])
     every = group_medians(logs, place, 2)

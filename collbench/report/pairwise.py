@@ -141,7 +141,7 @@ def _ranked(
         cells += [words.unit.text(rank.value), f"{100 * rank.share:.1f} %", str(rank.pairs)]
         cells.append("" if verdict.verdict is NodeState.PASS else f"{verdict.verdict}")
         table.add_row(*map(Text, cells))
-    what = "nodes and rails" if rails else "nodes"
+    what = f"{'rates of ' * kinds}nodes{' and rails' * rails}"
     total = sum(int((one.pairs > 0).sum()) for one in ranks)
     yield f"The lowest {len(found)} of {total} {what}, by their better pairs"
     yield from table_text(table).splitlines()

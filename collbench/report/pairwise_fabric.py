@@ -44,6 +44,9 @@ def _crossing(result: PairwiseResult, about: PairwiseAbout) -> list[str]:
         parts.append(f"pairs across leaves, all at once, got {share} of what pairs inside got")
         if result.across_share < _NOT_LESS:
             parts.append(_why_less(result, slow))
+    if result.throttled_share is not None:
+        share = f"{100 * result.throttled_share:.3g} %"
+        parts.append(f"no more at once than the uplinks carry, they got {share}")
     if result.collisions:
         share = f"{100 * result.collisions:.2g} %"
         others = " over other uplinks" if slow else ""

@@ -134,6 +134,7 @@ def classes(rounds, across=None, blocks=None):
     size = len(rounds)
     return Classes(
         np.zeros(size, bool) if across is None else np.array(across),
+        np.zeros(size, bool),
         np.array(rounds),
         np.zeros(size, np.intp) if blocks is None else np.array(blocks),
     )

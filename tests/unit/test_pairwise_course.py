@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from pair_states import made_node
 from records import make_trial
 from stored_runs import stored_run
 
+from collbench.analyze.pairwise import judge
 from collbench.engine.protocol import Group, Round
 from collbench.model import (
     NodeState,
@@ -43,11 +45,19 @@ class Cluster:
     lost: set[int] = field(default_factory=set)
     backend: str = "nccl"
     rate: Callable[[int, int], float | Status] | None = None
+    leaf: int | None = None
+    """Nodes a leaf."""
+    uplinks: float | None = None
+    """Pairs that a leaf's uplinks carry at full rate."""
 
     @property
     def topology(self) -> Topology:
         nodes = [
-            made_node(f"node{n}", state=NodeState.LOST if n in self.lost else NodeState.PRESENT)
+            made_node(
+                f"node{n}",
+                state=NodeState.LOST if n in self.lost else NodeState.PRESENT,
+                leaf=None if self.leaf is None else f"leaf{n // self.leaf}",
+            )
             for n in range(self.nodes)
         ]
         places = [
@@ -63,6 +73,8 @@ class Cluster:
             got = LINE * min(self.slow.get(a, 1.0), self.slow.get(b, 1.0))
             if case.collective != "broadcast" or group.ranks[case.root or 0] in self.sends:
                 got *= min(self.sends.get(a, 1.0), self.sends.get(b, 1.0))
+        if self.leaf is not None and self.uplinks is not None and a // self.leaf != b // self.leaf:
+            got = min(got, LINE * self.uplinks / most_of_a_leaf(round_, self.leaf))
         trial = make_trial(case.size_bytes, 1.0)
         fields = {
             "trial_id": round_.trial_id(group, case),
@@ -97,13 +109,16 @@ class Cluster:
         )
         return PairwiseCourse(
             place=place,
-            schedule=pair_rounds(len(members), seed=3),
+            schedule=pair_rounds(len(members), self.leaves(members), seed=3),
             members=members,
             topology=lambda: self.topology,
             stored=lambda: stored_run([]),
             serial=serial,
             size_bytes=size_bytes,
         )
+
+    def leaves(self, members):
+        return None if self.leaf is None else [n // self.leaf for n in members]
 
     def run(self, course: PairwiseCourse, most: int | None = None) -> list[Round]:
         """Runs so many rounds of a course, or all; returns them."""
@@ -115,6 +130,12 @@ class Cluster:
                 course.hear(self.answer(round_, group))
             done.append(round_)
         return done
+
+
+def most_of_a_leaf(round_: Round, leaf: int) -> int:
+    """How many pairs across leaves a leaf has in a round."""
+    ends = [[rank // leaf for rank in group.ranks] for group in round_.groups]
+    return max(Counter(end for a, b in ends if a != b for end in (a, b)).values(), default=0)
 
 
 def named(rounds: list[Round], beginning: str = "") -> list[list[tuple[int, int]]]:
@@ -308,3 +329,54 @@ def test_what_an_interruption_left_out_comes_again_and_what_tells_something_does
         course.hear(msgspec.structs.replace(trial, status=status, reason=reason))
 
     assert (next(course.rounds()).number == first.number) is comes_again
+
+
+@pytest.mark.parametrize(("uplinks", "at_once"), [(8, 8), (7.9, 7), (0.5, 1)])
+def test_pairs_across_run_once_more_no_more_at_once_than_the_uplinks_carry(uplinks, at_once):
+    cluster = Cluster(128, leaf=32, uplinks=uplinks)
+    rounds = cluster.run(cluster.course())
+    first = {frozenset(p) for one in named(rounds) for p in one if p[0] // 32 != p[1] // 32}
+    calm = [one for one in rounds if one.groups[0].name.startswith("throttled/")]
+
+    pairs = [frozenset(group.ranks) for one in calm for group in one.groups]
+    assert len(pairs) == 2 * 64, "both questions"
+    assert set(pairs) == first
+    assert {most_of_a_leaf(one, 32) for one in calm[:4]} == {at_once}
+    assert max(most_of_a_leaf(one, 32) for one in calm) == at_once
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [Cluster(128, leaf=32, uplinks=30), Cluster(64, leaf=16, uplinks=4), Cluster(128, uplinks=1)],
+    ids=["uplinks that are not short", "all pairs", "leaves unknown"],
+)
+def test_pairs_are_not_throttled_where_it_tells_nothing_more(cluster):
+    rounds = cluster.run(cluster.course())
+
+    assert named(rounds, "throttled/") == []
+
+
+def test_a_run_that_goes_on_does_not_throttle_anew():
+    cluster = Cluster(128, leaf=32, uplinks=8)
+    before, after = cluster.course(), cluster.course()
+    rounds = cluster.run(before)
+    for trial in before.trials.values():
+        after.hear(trial)
+
+    assert named(rounds, "throttled/") != []
+    assert cluster.run(after) == []
+
+
+def test_a_slow_path_shows_where_the_uplinks_are_not_full():
+    cluster = Cluster(128, leaf=32, uplinks=8)
+    rounds = cluster.run(cluster.course())
+    a, b = named(rounds, "throttled/")[0][0]
+    # At 8 of 32 a pair across gets a quarter: half of the line is no bottleneck then.
+    cluster.rate = lambda one, other: LINE * (0.5 if {one, other} == {a, b} else 1.0)
+    course = cluster.course()
+    cluster.run(course)
+    result = judge(course.state())
+
+    assert [(one.code, set(one.nodes)) for one in result.fabric] == [("slow_path", {a, b})]
+    assert result.across_share == pytest.approx(0.25)
+    assert result.throttled_share == pytest.approx(1.0)

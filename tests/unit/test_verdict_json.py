@@ -335,6 +335,7 @@ def test_figures_that_are_none_stay_out_of_json():
         smallest_fault=None,
         smallest_loss=None,
         across_share=None,
+        throttled_share=None,
         collisions=None,
     )
 
