@@ -38,6 +38,10 @@ _COMMANDS = {
         "collbench.cli.plot:plot",
         "Draw a stored run: curves, the matrix of pairs, rates over nodes.",
     ),
+    "report": (
+        "collbench.cli.report:report",
+        "Write stored runs as one HTML file that can be handed over.",
+    ),
     "compare": (
         "collbench.cli.compare:compare",
         "Compare stored runs, or two settings of one: what got slower, and where.",
@@ -51,8 +55,16 @@ _COMMANDS = {
         "Write what a good run reached, for later runs to be held against.",
     ),
     "export": ("collbench.cli.export:export", "Write a stored run in another tool's format."),
+    "import": (
+        "collbench.cli.import_results:import_results",
+        "Take results of nccl-tests or rccl-tests in as a run.",
+    ),
     "drain": ("collbench.cli.drain:drain", "Print the lines that take a run's bad nodes out."),
     "runs": ("collbench.cli.runs:runs", "List the stored runs."),
+    "nodes": (
+        "collbench.cli.node_list:node_list",
+        "List each node's last verdict and how old it is.",
+    ),
     "sbatch": (
         "collbench.cli.sbatch:sbatch",
         "Write a Slurm batch script that starts it on every node.",
