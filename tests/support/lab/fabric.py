@@ -284,27 +284,28 @@ def _shape_path(
 ) -> None:
     """Gives what goes to one address a rate of its own."""
     index = _index(link, interface)
-    link.tc("del", index=index)
-    link.tc("add", "htb", index, handle="1:", default=0x10)
-    for handle, rate in (("1:10", rest_mbit_per_s), ("1:20", mbit_per_s)):
+    # Another handle than the shaper's that stands there: then one call takes its place.
+    link.tc("replace", "htb", index, handle="2:", default=0x10)
+    for handle, rate in (("2:10", rest_mbit_per_s), ("2:20", mbit_per_s)):
         link.tc(
             "add-class",
             "htb",
             index,
             handle=handle,
-            parent="1:",
+            parent="2:",
             rate=f"{rate * 1000:.0f}kbit",
             burst=BURST_BYTES,
+            cburst=BURST_BYTES,
         )
     number = int.from_bytes(ip_address(address).packed, "big")
     link.tc(
         "add-filter",
         "u32",
         index,
-        parent=0x10000,
+        parent=0x20000,
         prio=1,
         protocol=_IP,
-        target=0x10020,
+        target=0x20020,
         keys=[f"{number:#010x}/0xffffffff+16"],
     )
 
