@@ -289,6 +289,9 @@ class Summary(Record, frozen=True, kw_only=True):
     algbw_gb_per_s: float | None = None
     busbw_gb_per_s: float | None = None
     """Absent where no rate may be shown (data wrong, path not used) or the factor is zero."""
+    reported_algbw_gb_per_s: float | None = None
+    """As another program printed it, of a trial that was taken in from there."""
+    reported_busbw_gb_per_s: float | None = None
     skew: float = 0.0
     """Median over samples of (slowest - fastest rank) / slowest."""
     late_rank: int | None = None

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collbench.model import Case
 
+IMPORTED = "nccl_tests_"
+"""How the codes of notes begin that tell what an imported time is."""
+
 NOTES = {
     "gloo_reduce_scatter_sends_all_reduce": (
         "Gloo's reduce_scatter sends the bytes of an all_reduce: its busbw reads about half of the"
@@ -36,6 +39,27 @@ NOTES = {
     "capture_registers_buffers": (
         "a CUDA graph's capture registers its buffers with NCCL, which can make it faster than the"
         " same calls eager"
+    ),
+    "nccl_tests_mean": (
+        "nccl-tests gives one time, the mean over ranks and calls (of a text without its -a, which"
+        " a text does not tell): it stands as the median, and the median of one number is that"
+        " number"
+    ),
+    "nccl_tests_rank_0": (
+        "nccl-tests gives one time, rank 0's mean over calls (-a 0): it stands as the median, and"
+        " the median of one number is that number"
+    ),
+    "nccl_tests_least": (
+        "nccl-tests gives one time, the least over ranks of the mean over calls (-a 2): it stands"
+        " as the median, and the median of one number is that number"
+    ),
+    "nccl_tests_most": (
+        "nccl-tests gives one time, the most over ranks of the mean over calls (-a 3): it stands"
+        " as the median, and the median of one number is that number"
+    ),
+    "nccl_tests_calls": (
+        "the samples are nccl-tests' times of single calls (-I): of each process its first"
+        " thread's slowest GPU; time and rates are those of the mean all the same"
     ),
 }
 """Code -> text."""

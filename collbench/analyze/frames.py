@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from array import array
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from collbench.analyze.frame_columns import TrialColumns
 from collbench.errors import UsageError, nearest
-from collbench.model import Run, Summary, Topology, Trial
-from collbench.store import StoredRun, find_run, read_run, results_root
-
-_FROM_CASE = (
-    "collective",
-    "backend",
-    "dtype",
-    "redop",
-    "root",
-    "size_bytes",
-    "requested_bytes",
-    "count",
-    "world_size",
-    "nodes",
-    "in_place",
-    "mode",
-    "pattern",
-)
-_FROM_SUMMARY: dict[str, Callable[[Summary], float | None]] = {
-    "median_us": lambda summary: summary.median_us,
-    "ci95_low_us": lambda summary: summary.ci95_us[0] if summary.ci95_us else None,
-    "ci95_high_us": lambda summary: summary.ci95_us[1] if summary.ci95_us else None,
-    "min_us": lambda summary: summary.min_us,
-    "p5_us": lambda summary: summary.p5_us,
-    "p95_us": lambda summary: summary.p95_us,
-    "p99_us": lambda summary: summary.p99_us,
-    "mean_over_ranks_us": lambda summary: summary.mean_over_ranks_us,
-    "algbw_gb_per_s": lambda summary: summary.algbw_gb_per_s,
-    "busbw_gb_per_s": lambda summary: summary.busbw_gb_per_s,
-    "skew": lambda summary: summary.skew,
-}
+from collbench.model import Run, Topology
+from collbench.store import StoredRun, find_run, read_run, results_root, scan_run
+from collbench.store.reader import missing_samples, samples_end_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +52,13 @@ class RunFrames:
     trials: pd.DataFrame
     problems: tuple[str, ...]
     """What was found damaged in the folder and left out, a line each."""
-    stored: StoredRun
-    """The records that the frames are made of."""
+    folder: Path
+    """Where the run lies."""
+
+    @cached_property
+    def stored(self) -> StoredRun:
+        """The records that the frames are made of, read when they are first asked for."""
+        return read_run(self.folder)
 
     def samples(self, trial_id: str | None = None) -> pd.DataFrame:
         """Returns every rank's samples in long form: trial_id, rank, sample, time_us.
@@ -127,77 +107,19 @@ def load_run(path: str | os.PathLike[str], *, results: str | None = None) -> Run
         RunNotFound: no such run.
         RecordError: it cannot be read, or was written by a newer collbench.
     """
-    folder = find_run(os.fspath(path), results_root(results, os.environ))
-    return frames_of(read_run(folder))
-
-
-def frames_of(stored: StoredRun) -> RunFrames:
-    """Returns the frames of a run that has been read."""
+    scan = scan_run(find_run(os.fspath(path), results_root(results, os.environ)))
+    columns = TrialColumns()
+    ends_bytes = array("q")
+    for batch in scan.batches():
+        columns.add(batch)
+        ends_bytes.extend([samples_end_bytes(trial.samples) for trial in batch])
+    kept = columns.last_of_each()
+    trials = columns.frame(kept)
+    ends = np.array(ends_bytes, dtype=np.int64)[kept]
     return RunFrames(
-        run=stored.run,
-        topology=stored.topology,
-        trials=_trials_frame(stored.trials),
-        problems=stored.problems,
-        stored=stored,
+        run=scan.run,
+        topology=scan.topology,
+        trials=trials,
+        problems=(*scan.problems, *missing_samples(scan.folder, ends, trials["trial_id"].array)),
+        folder=scan.folder,
     )
-
-
-def _trials_frame(trials: Sequence[Trial]) -> pd.DataFrame:
-    """Builds the frame column by column: 100,000 trials in about a second."""
-    summaries = [trial.summary for trial in trials]
-    reasons = [trial.reason for trial in trials]
-    columns: dict[str, Any] = {
-        "trial_id": _text([trial.trial_id for trial in trials]),
-        "case_id": _text([trial.case_id for trial in trials]),
-        "repeat": _whole([trial.repeat for trial in trials]),
-    }
-    for name in _FROM_CASE:
-        columns[name] = _column([getattr(trial.case, name) for trial in trials], name)
-    columns |= {
-        "status": _text([trial.status for trial in trials]),
-        "reason_code": _text([reason.code if reason else None for reason in reasons]),
-        "reason_text": _text([reason.text if reason else None for reason in reasons]),
-        "stop_reason": _text([trial.stop_reason for trial in trials]),
-        "n_samples": _whole([one.samples if one else None for one in summaries]),
-        "ops_per_sample": _whole([one.ops_per_sample if one else None for one in summaries]),
-    }
-    for name, read in _FROM_SUMMARY.items():
-        values = [read(one) if one is not None else None for one in summaries]
-        columns[name] = np.array(values, dtype=np.float64)
-    columns |= {
-        "late_rank": _whole([one.late_rank if one else None for one in summaries]),
-        "wrong_elements": _whole([_wrong_elements(trial) for trial in trials]),
-        "started_at": _moments([trial.started_at for trial in trials]),
-        "duration_s": np.array([trial.duration_s for trial in trials], dtype=np.float64),
-    }
-    for variable in sorted({name for trial in trials for name in trial.case.setting}):
-        columns[f"setting.{variable}"] = _text(
-            [trial.case.setting.get(variable) for trial in trials]
-        )
-    return pd.DataFrame(columns)
-
-
-def _column(values: list[Any], name: str) -> pd.Series[Any]:
-    if name == "in_place":
-        return pd.Series(values, dtype="bool")
-    if name in ("root", "size_bytes", "requested_bytes", "count", "world_size", "nodes"):
-        return _whole(values)
-    return _text(values)
-
-
-def _text(values: Sequence[str | None]) -> pd.Series[Any]:
-    """Returns strings; members of an enumeration become their plain words."""
-    return pd.Series([None if one is None else str(one) for one in values], dtype="string")
-
-
-def _whole(values: Sequence[int | None]) -> pd.Series[Any]:
-    """Returns integers that stay integers where some are missing."""
-    return pd.Series(values, dtype="Int64" if None in values else "int64")
-
-
-def _moments(values: Sequence[str]) -> pd.Series[Any]:
-    return pd.Series(pd.to_datetime(list(values), utc=True, format="ISO8601", errors="coerce"))
-
-
-def _wrong_elements(trial: Trial) -> int | None:
-    return trial.check.wrong_elements if trial.check and trial.check.checked else None

@@ -21,6 +21,14 @@ _ORDERS = {
 }
 
 
+def conclusion(verdict: ScaleVerdict) -> list[str]:
+    """Returns the headline, then what explains a fall that is no knee."""
+    said = headline(verdict)
+    # The headline has collisions itself.
+    there = [one.text for one in verdict.checks if one.found and one.text[1:] not in said]
+    return [said, *(f"{text[:1].upper()}{text[1:]}." for text in there)]
+
+
 def headline(verdict: ScaleVerdict) -> str:
     """Returns the answer in one sentence."""
     fit, k = verdict.fit, verdict.leaf_size

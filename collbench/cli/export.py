@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.errors import ExitCode, UsageError
+from collbench.cli.context import CONTEXT
+from collbench.errors import ExitCode, UsageError, nearest
 from collbench.store import find_run, read_run, results_root
 
 if TYPE_CHECKING:
@@ -17,7 +19,22 @@ if TYPE_CHECKING:
     from collbench.store import StoredRun
 
 
-@click.group(invoke_without_command=True)
+class _Formats(click.Group):
+    """Says which format is nearest to an unknown one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands:
+            raise click.UsageError(
+                f"unknown format '{args[0]}'{nearest(args[0], self.commands) or ';'}"
+                f" allowed: {', '.join(self.commands)}",
+                ctx,
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Formats, invoke_without_command=True, context_settings=dict(CONTEXT))
 @click.pass_context
 def export(context: click.Context) -> None:
     """Write a stored run in another tool's format."""
@@ -65,6 +82,105 @@ def tuner(
     _write(_text(stored, choices, form), output)
     _say_what_it_holds(choices, output)
     return ExitCode.FINE
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds what every command has that writes RUN into a file."""
+    for decorate in (
+        click.option(
+            "--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results]."
+        ),
+        click.option("--force", is_flag=True, help="Replace FILE if it exists."),
+        click.option("-o", "--output", metavar="FILE", help="Where it goes [stdout]."),
+        click.argument("run", default="last"),
+    ):
+        command = decorate(command)
+    return command
+
+
+@export.command(short_help="Every trial a line of CSV.", context_settings=dict(CONTEXT))
+@_options
+def csv(run: str, output: str | None, force: bool, results: str | None) -> None:
+    """Write RUN's trials as CSV: a line of names, then a line a trial, as they were measured.
+
+    Of a run of any command. What is missing is empty.
+    """
+    from collbench.cli.export_files import put, read_told
+    from collbench.interop.table_files import csv_text, trial_table
+
+    put(csv_text(trial_table(read_told(run, results))), output, force=force)
+
+
+@export.command(short_help="Every trial a JSON object, one a line.", context_settings=dict(CONTEXT))
+@_options
+def jsonl(run: str, output: str | None, force: bool, results: str | None) -> None:
+    """Write RUN's trials as JSON lines: an object a trial, as they were measured.
+
+    Of a run of any command. What is missing is null.
+    """
+    from collbench.cli.export_files import put, read_told
+    from collbench.interop.table_files import jsonl_text, trial_table
+
+    put(jsonl_text(trial_table(read_told(run, results))), output, force=force)
+
+
+@export.command(short_help="Every trial a row of a Parquet file.", context_settings=dict(CONTEXT))
+@_options
+def parquet(run: str, output: str | None, force: bool, results: str | None) -> None:
+    """Write RUN's trials as Parquet into the file that -o names; types are kept.
+
+    Of a run of any command. It needs pyarrow: pip install 'collbench[parquet]'.
+    """
+    from collbench.cli.export_files import put, read_told
+    from collbench.interop.table_files import parquet_bytes, trial_table
+
+    if output is None:
+        raise UsageError("Parquet is no text for stdout; give a file with -o")
+    put(parquet_bytes(trial_table(read_told(run, results))), output, force=force)
+
+
+@export.command(
+    "nccl-tests", short_help="Tables as nccl-tests prints them.", context_settings=dict(CONTEXT)
+)
+@_options
+def nccl_tests(run: str, output: str | None, force: bool, results: str | None) -> None:
+    """Write RUN as nccl-tests prints results, for scripts that read such tables.
+
+    A table for each collective, type, operator, root, mode and setting. Times are the slowest
+    rank's, the median over samples and repeats. N/A: that placement was not measured.
+    """
+    from collbench.cli.export_files import put, read_told
+    from collbench.cli.readers import refuse_unreadable
+    from collbench.interop.nccl_tests_text import nccl_tests_text
+    from collbench.report.pairwise_about import mark_words
+
+    stored = read_told(run, results)
+    refuse_unreadable(stored.run, "export")
+    put(nccl_tests_text(stored, mark_words(stored.run)), output, force=force)
+
+
+@export.command(
+    short_help="Verdicts and rates for node_exporter's textfile collector.",
+    context_settings=dict(CONTEXT),
+)
+@click.argument("runs", metavar="[RUN...]", nargs=-1)
+@click.option("-o", "--output", metavar="FILE", help="Where it goes [stdout].")
+@click.option(
+    "--force", is_flag=True, help="Replace any FILE; take runs that measured no hardware."
+)
+@click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
+def prometheus(runs: tuple[str, ...], output: str | None, force: bool, results: str | None) -> None:
+    """Write verdicts on nodes and bus bandwidth in Prometheus' text format.
+
+    Without RUN: of the newest run of each command that has ended. An earlier export is replaced.
+    Simulated, emulated and planted runs are left out, and refused by name.
+    """
+    from collbench.cli.export_files import put
+    from collbench.cli.export_prometheus import readings_of
+    from collbench.interop.prometheus import HEAD, metrics_text
+
+    readings = readings_of(runs, results_root(results, os.environ), force=force)
+    put(metrics_text(readings), output, force=force, earlier=HEAD)
 
 
 def _text(stored: StoredRun, choices: Choices, form: str) -> str:

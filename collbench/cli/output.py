@@ -44,21 +44,23 @@ def limits_of(run: Run, topology: Topology) -> LimitOf:
     return lambda case, proof: wire_limit(case, topology, variables, proof)
 
 
-def print_run(
+def run_text(
     run: Run,
     topology: Topology,
     trials: Sequence[Trial],
     findings: Sequence[Finding],
     folder: Path,
     between: Sequence[str] = (),
-) -> None:
-    """Prints heading, tables, the lines that stand between, and closing."""
-    say(heading(run, topology))
-    say(f"run {run.run_id}, {run.started_at[:16].replace('T', ' ')} UTC\n")
-    print_results(run, topology, trials, findings, folder, name=str(folder), between=between)
+) -> str:
+    """Returns heading, tables, the lines that stand between, and closing."""
+    started = f"run {run.run_id}, {run.started_at[:16].replace('T', ' ')} UTC\n"
+    results = results_text(
+        run, topology, trials, findings, folder, name=str(folder), between=between
+    )
+    return "\n".join([heading(run, topology), started, results])
 
 
-def print_results(
+def results_text(
     run: Run,
     topology: Topology,
     trials: Sequence[Trial],
@@ -67,8 +69,8 @@ def print_results(
     *,
     name: str,
     between: Sequence[str] = (),
-) -> None:
-    """Prints tables and closing.
+) -> str:
+    """Returns tables and closing.
 
     Args:
         run: its header.
@@ -80,8 +82,6 @@ def print_results(
         between: lines between tables and closing.
     """
     limit_of = limits_of(run, topology)
-    if trials:
-        say(render_tables(trials, limit_of))
-    if between:
-        say("\n".join([*between, ""]))
-    say(closing(trials, findings, limit_of, folder, name))
+    parts = [render_tables(trials, limit_of)] if trials else []
+    parts += ["\n".join([*between, ""])] if between else []
+    return "\n".join([*parts, closing(trials, findings, limit_of, folder, name)])

@@ -36,7 +36,7 @@ from collbench.cli.request import read_values
 from collbench.cli.resume_options import continued_header, refuse_other_ground
 from collbench.errors import UsageError
 from collbench.launch.leaves import Leaves
-from collbench.measure.plant import parse_plant
+from collbench.measure.plant import parse_plant, refuse_missing_rank
 from collbench.model import Run
 from collbench.plan.pair_cases import PairPlace
 from collbench.plan.pairwise import Schedule, inside_rounds, pair_rounds
@@ -80,6 +80,7 @@ def prepare(
     plant = parse_plant(request.plant) if request.plant else None
     if earlier is not None:
         refuse_other_ground(earlier.stored.run, simulated=request.simulate is not None)
+    refuse_missing_rank(plant, ground.slots.world_size)
     ground, leaves = with_leaves(ground, request.topology)
     units = per_rank(ground.topology) if request.inside else ground.topology
     nodes, ranks = units.nodes, ranks_by_node(units)

@@ -11,6 +11,7 @@ from collbench.cli.context import CONTEXT
 from collbench.cli.output import say
 from collbench.cli.readers import refuse_unreadable, shown
 from collbench.errors import UsageError
+from collbench.report.album import FilesAlbum
 from collbench.store import find_run, read_run, results_root
 
 
@@ -32,7 +33,7 @@ def plot(run: str, output: str | None, results: str | None) -> None:
     folder = Path(output) if output else stored.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        paths = found.draw(folder)
+        paths = found.draw(FilesAlbum(folder))
     except OSError as problem:
         raise UsageError(
             f"cannot draw into '{folder}': {problem.strerror}; give another folder with -o"

@@ -9,24 +9,27 @@ from typing import Protocol
 
 import msgspec
 
-from collbench.cli.output import limits_of, print_run, say
+from collbench.cli.output import limits_of, run_text
 from collbench.errors import ExitCode, UsageError
 from collbench.model import Run
+from collbench.report.album import Album
 from collbench.store import StoredRun
 
-_OF_CASES = ("show", "plot", "compare", "analyze", "baseline", "export")
+_OF_CASES = ("show", "plot", "report", "compare", "analyze", "baseline", "export")
 _READERS: dict[str, tuple[str, ...]] = {
     "sweep": _OF_CASES,
     "ab": _OF_CASES,
     "pairwise": (
         "show",
         "plot",
+        "report",
         "drain",
         "baseline",
         "pairwise --baseline",
         "scale --from-pairwise",
     ),
-    "scale": ("show", "plot"),
+    "scale": ("show", "plot", "report"),
+    "nccl-tests": _OF_CASES,
 }
 
 
@@ -56,14 +59,17 @@ def refuse_unreadable(run: Run, reader: str) -> None:
 class Shown(Protocol):
     """A stored run as ``show`` and ``plot`` present it; it may go on, or have been killed."""
 
-    def show(self) -> None:
-        """Prints what its command printed at the end."""
+    def text(self) -> str:
+        """Returns what its command printed at the end."""
+
+    def conclusion(self) -> list[str]:
+        """Returns what to remember of it, a sentence a line."""
 
     def document(self) -> str:
         """Returns the JSON of its command."""
 
-    def draw(self, folder: Path) -> list[Path]:
-        """Draws it and returns the files.
+    def draw(self, album: Album) -> list[Path]:
+        """Draws it and returns the files, where the album writes any.
 
         Raises:
             UsageError: nothing was measured.
@@ -96,10 +102,20 @@ class _Sweep:
             # Findings are made when a run ends; what this one kept can be judged all the same.
             self._findings = sweep_findings(header, stored.trials, stored.over_ranks_us)
 
-    def show(self) -> None:
-        """Prints heading, tables and closing."""
+    def text(self) -> str:
+        """Returns heading, tables and closing."""
         one = self.stored
-        print_run(one.run, one.topology, one.trials, self._findings, one.folder, self._between())
+        return run_text(
+            one.run, one.topology, one.trials, self._findings, one.folder, self._between()
+        )
+
+    def conclusion(self) -> list[str]:
+        """Returns the figures to remember and what stands out."""
+        from collbench.report.closing import figure_lines, finding_text
+
+        limit_of = limits_of(self.stored.run, self.stored.topology)
+        found = [finding_text(finding) for finding in self._findings]
+        return [*found, *self._between(), *figure_lines(self.stored.trials, limit_of)]
 
     def document(self) -> str:
         """Returns the JSON of ``sweep --json``."""
@@ -109,7 +125,7 @@ class _Sweep:
         found = json_document(run.run_id, _exit_code(run), self.stored.trials, self._findings)
         return found.decode()
 
-    def draw(self, folder: Path) -> list[Path]:
+    def draw(self, album: Album) -> list[Path]:
         """Draws bandwidth and time over size."""
         from collbench.analyze.curves import curves
         from collbench.report.plot import plot_run
@@ -117,7 +133,7 @@ class _Sweep:
         run, topology, trials = self.stored.run, self.stored.topology, self.stored.trials
         if not curves(trials):
             raise _nothing_to_draw(run)
-        return plot_run(run, topology, trials, limits_of(run, topology), folder)
+        return plot_run(run, topology, trials, limits_of(run, topology), album)
 
     def _between(self) -> Sequence[str]:
         """Returns the lines between tables and closing."""
@@ -142,15 +158,31 @@ class _Pairwise:
         self._stored = stored
         self._state, self._result, self._about = judged(stored)
 
-    def show(self) -> None:
-        """Prints the verdict."""
-        from collbench.cli.pairwise_output import qualify_line
+    def text(self) -> str:
+        """Returns the verdict."""
         from collbench.report.pairwise import pairwise_text
 
-        say(pairwise_text(self._state, self._result, self._about))
+        text = pairwise_text(self._state, self._result, self._about)
+        return "\n\n".join([text, *self._qualified()])
+
+    def conclusion(self) -> list[str]:
+        """Returns who fails, and what is wrong between nodes."""
+        from collbench.report.pair_component import Hardware
+        from collbench.report.pair_picture_words import conclusion
+        from collbench.report.pairwise_fabric import fabric_lines
+        from collbench.report.pairwise_words import Words
+
+        found = conclusion(self._state, self._result)
+        words = Words(self._state, Hardware(self._about.topology))
+        fabric = fabric_lines(self._state, self._result, self._about, words)
+        return [f"{found[:1].upper()}{found[1:]}.", *self._qualified(), *fabric]
+
+    def _qualified(self) -> list[str]:
+        """Returns the answer of ``--qualify``, if that was asked."""
+        from collbench.cli.pairwise_output import qualify_line
+
         line = qualify_line(self._stored.run, self._state, self._result)
-        if line is not None:
-            say(f"\n{line}")
+        return [] if line is None else [line]
 
     def document(self) -> str:
         """Returns ``collbench.verdict/1``."""
@@ -161,13 +193,13 @@ class _Pairwise:
         about = dataclasses.replace(self._about, run=run)
         return verdict_document(self._state, self._result, about).decode()
 
-    def draw(self, folder: Path) -> list[Path]:
+    def draw(self, album: Album) -> list[Path]:
         """Draws the matrix."""
         from collbench.report.pair_picture import draw_pair_matrix
 
         if not self._state.values.size:
             raise _nothing_to_draw(self._stored.run)
-        return draw_pair_matrix(self._state, self._result, self._about, folder)
+        return draw_pair_matrix(self._state, self._result, self._about, album)
 
 
 class _Scale:
@@ -179,11 +211,17 @@ class _Scale:
         self._run = stored.run
         self._verdict, self._observations, self._about = judged(stored)
 
-    def show(self) -> None:
-        """Prints the answer."""
+    def text(self) -> str:
+        """Returns the answer."""
         from collbench.report.scale import scale_text
 
-        say(scale_text(self._verdict, self._observations, self._about))
+        return scale_text(self._verdict, self._observations, self._about)
+
+    def conclusion(self) -> list[str]:
+        """Returns the answer, and what else lowers rates."""
+        from collbench.analyze.scale_words import conclusion
+
+        return conclusion(self._verdict)
 
     def document(self) -> str:
         """Returns ``collbench.scale/1``."""
@@ -192,13 +230,13 @@ class _Scale:
         code = _exit_code(self._run)
         return scale_document(self._verdict, self._observations, self._about, code).decode()
 
-    def draw(self, folder: Path) -> list[Path]:
+    def draw(self, album: Album) -> list[Path]:
         """Draws rates over flows and over nodes."""
         from collbench.report.scale_plot import draw_scale
 
         if not any(one.usable for one in self._observations):
             raise _nothing_to_draw(self._run)
-        return draw_scale(self._verdict, self._observations, self._about, folder)
+        return draw_scale(self._verdict, self._observations, self._about, album)
 
 
 _KINDS: dict[str, Callable[[StoredRun], Shown]] = {
@@ -206,4 +244,5 @@ _KINDS: dict[str, Callable[[StoredRun], Shown]] = {
     "ab": _Ab,
     "pairwise": _Pairwise,
     "scale": _Scale,
+    "nccl-tests": _Sweep,
 }

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
-import shutil
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 import click
 import msgspec
@@ -17,10 +14,6 @@ from collbench.cli.context import CONTEXT
 from collbench.errors import ExitCode
 from collbench.model import SCHEMA_VERSION
 from collbench.store import ListedRun, RunHeader, list_runs, results_root
-
-_LEAST_WIDTH = 120
-_PIPED_WIDTH = 10_000
-"""So wide that a row stays a line, for grep and awk."""
 
 _COLUMNS = ("run", "command", "cluster", "started (UTC)", "on", "kept", "status", "")
 
@@ -103,21 +96,17 @@ def _minute(started_at: str) -> str:
 
 
 def _table(found: Sequence[ListedRun]) -> str:
-    """Returns a plain table; nothing in it is cut, wherever it is printed."""
-    from rich.console import Console
-    from rich.table import Table
+    """Returns a plain table of a line a run: nothing in it is cut, wherever it is printed."""
+    rows = [_COLUMNS, *map(_row, found)]
+    # A column in which no run has anything is left out.
+    shown = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    cells = [_aligned(column) for column in shown]
+    return "".join(f"{'  '.join(line).rstrip()}\n" for line in zip(*cells, strict=True))
 
-    rows = [_row(listed) for listed in found]
-    table = Table(box=None, pad_edge=False)
-    for index, name in enumerate(_COLUMNS):
-        if any(row[index] for row in rows):
-            justify: Literal["left", "right"] = "right" if name == "kept" else "left"
-            table.add_column(name, justify=justify, overflow="fold", no_wrap=name == "run")
-    for row in rows:
-        table.add_row(*row[: len(table.columns)])
-    piped = not sys.stdout.isatty()
-    width = _PIPED_WIDTH if piped else max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
-    console.print(table)
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+def _aligned(column: Sequence[str]) -> list[str]:
+    """Returns a column's cells in one width."""
+    width = max(map(len, column))
+    if column[0] == "kept":
+        return [cell.rjust(width) for cell in column]
+    return [cell.ljust(width) for cell in column]

@@ -19,7 +19,7 @@ from collbench.cli.scale_options import ScaleRequest, refuse_another_question
 from collbench.cli.scale_output import leaves_of
 from collbench.errors import UsageError
 from collbench.launch.leaves import Leaves
-from collbench.measure.plant import parse_plant
+from collbench.measure.plant import parse_plant, refuse_missing_rank
 from collbench.model import NodeState, Run
 from collbench.plan.message_size import PROBE_BYTES, PROBE_BYTES_ELSE, window
 from collbench.plan.scale import next_steps
@@ -58,6 +58,7 @@ def prepare(request: ScaleRequest, root: Path, ground: Ground, earlier: Earlier 
     plant = parse_plant(request.plant) if request.plant else None
     if earlier is not None:
         refuse_other_ground(earlier.stored.run, simulated=request.simulate is not None)
+    refuse_missing_rank(plant, ground.slots.world_size)
     ground, leaves = _with_leaves(request, root, ground)
     nodes, ranks = ground.topology.nodes, ranks_by_node(ground.topology)
     members = [n for n in ranks if ranks[n] and nodes[n].state is NodeState.PRESENT]

@@ -30,7 +30,7 @@ def show(run: str, results: str | None, as_json: bool) -> None:
     if as_json:
         say(found.document())
         return
-    found.show()
+    say(found.text())
     if stored.run.exit_code is None:
         kept = kept_words(len(stored.trials), stored.run.planned_trials)
         say(f"{kept} trials: the run goes on, or ended without a chance to say so")

@@ -21,7 +21,7 @@ from collbench.cli.header import new_header, seed_of
 from collbench.cli.launch_options import read_launch_options
 from collbench.cli.library import nccl_place
 from collbench.cli.nodes import Company, Gathering, look_for_company
-from collbench.cli.output import print_results, say
+from collbench.cli.output import results_text, say
 from collbench.cli.sweep_options import SweepRequest, build_request
 from collbench.cli.sweep_resume import (
     Rest,
@@ -33,7 +33,7 @@ from collbench.cli.sweep_resume import (
 )
 from collbench.engine.protocol import Executor
 from collbench.errors import ExitCode
-from collbench.measure.plant import Plant, parse_plant
+from collbench.measure.plant import Plant, parse_plant, refuse_missing_rank
 from collbench.model import Finding, Run, Topology, Trial
 from collbench.nccl.settings import setting_text
 from collbench.plan.sweep import SweepPlan, plan_sweep
@@ -128,6 +128,7 @@ def _prepare(
     cluster = cluster_name(request.cluster, os.environ)
     ground = look_around(_site(request), company, gathering, meet=not request.dry_run)
     suite, slots, topology = ground.suite, ground.slots, ground.topology
+    refuse_missing_rank(plant, slots.world_size)
     seed = seed_of(suite, earlier)
     place = nccl_place(suite, slots, topology, ground.libraries, os.environ)
     plan = plan_sweep(
@@ -250,7 +251,7 @@ def _report(prepared: _Prepared, end: SessionEnd, folder: Path, bars: BarJudge) 
         )
         newest = prepared.request.results is None and prepared.earlier is None
         name = "last" if newest else str(folder)
-        print_results(
+        said = results_text(
             end.run,
             prepared.topology,
             end.trials,
@@ -259,6 +260,7 @@ def _report(prepared: _Prepared, end: SessionEnd, folder: Path, bars: BarJudge) 
             name=name,
             between=prepared.conclusion.lines(stored),
         )
+        say(said)
         if bar_lines := bars.lines():
             say("\n".join(["", *bar_lines]))
     if end.error is not None:

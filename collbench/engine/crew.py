@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 from collbench.engine.faults import Fault, node_lost
 from collbench.engine.gathering import M, gather
 from collbench.engine.lineup import Kind
@@ -266,7 +268,7 @@ class Crew:
             token=token,
             library=self._plan.library_of(seats[place]),
             logged=seats[place].kind is Kind.LOGGED,
-            plant=self._plan.plant,
+            plant=_plant_at(self._plan.plant, seats[place].rank, place),
         )
 
     def tell(self, seats: Sequence[Seat], message: ToWorker) -> None:
@@ -359,3 +361,10 @@ def _settle(waits: dict[int, asyncio.Future[T]], number: int, value: T) -> None:
     if future is not None:
         with contextlib.suppress(asyncio.InvalidStateError):
             future.set_result(value)
+
+
+def _plant_at(plant: Plant | None, rank: int, place: int) -> Plant | None:
+    """Returns the fault with the rank's place in its group, None where it is another rank's."""
+    if plant is None or plant.rank != rank:
+        return None
+    return msgspec.structs.replace(plant, rank=place)

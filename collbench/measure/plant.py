@@ -8,7 +8,7 @@
     kill:rank=1,call=12          rank 1 is killed (SIGKILL) there
 
 ``collective=NAME`` and ``size=64K`` limit a fault to some cases. A run with a planted fault says
-so in its first line and in its record.
+so in its first line and in its record. Ranks are those of the run, in whatever group they are.
 """
 
 from __future__ import annotations
@@ -135,6 +135,22 @@ class PlantedBuffers:
     def verify(self, slot: int, when: str) -> Verified:
         """Passes on."""
         return self._inner.verify(slot, when)
+
+
+def refuse_missing_rank(plant: Plant | None, world_size: int) -> None:
+    """Refuses a fault that nobody would have.
+
+    Args:
+        plant: the fault, if there is one.
+        world_size: ranks of the run.
+
+    Raises:
+        UsageError: the run has no such rank.
+    """
+    if plant is not None and plant.rank >= world_size:
+        raise UsageError(
+            f"--plant rank={plant.rank}: the run has ranks 0 to {world_size - 1}; give one of them"
+        )
 
 
 def plant_in(buffers: Buffers, case: Case, rank: int, plant: Plant | None) -> Buffers:

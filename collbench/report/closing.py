@@ -34,21 +34,33 @@ def closing(
         folder: where the run is kept.
         name: what to call it in the next commands: ``last``, or the folder.
     """
-    lines, found = [], curves(trials)
-    for curve in _worth_a_line(found):
-        words = name_among(curve, found, always=("dtype", "mode"))
-        lines += wrapped(f"{words}: {_figures(curve, limit_of)}", "", "    ")
+    lines = []
+    for line in figure_lines(trials, limit_of):
+        lines += wrapped(line, "", "    ")
     if findings:
         lines += ["", "What stands out"]
         for finding in findings:
-            text = finding.text + (f" Next: {finding.next_step}." if finding.next_step else "")
-            lines += wrapped(text, "  * ", "    ")
+            lines += wrapped(finding_text(finding), "  * ", "    ")
             if finding.severity == "bad":
                 for line in finding.evidence[-_EVIDENCE_LINES:]:
                     lines += wrapped(line, " " * 6, " " * 8)
     run = shlex.quote(name)
     lines += ["", f"Kept in {folder}", f"  collbench plot {run}", f"  collbench show {run}"]
     return "\n".join(lines)
+
+
+def figure_lines(trials: Sequence[Trial], limit_of: LimitOf) -> list[str]:
+    """Returns a line a curve: its quickest call and its peak."""
+    found = curves(trials)
+    return [
+        f"{name_among(curve, found, always=('dtype', 'mode'))}: {_figures(curve, limit_of)}"
+        for curve in _worth_a_line(found)
+    ]
+
+
+def finding_text(finding: Finding) -> str:
+    """Returns what was found, and what to do next."""
+    return finding.text + (f" Next: {finding.next_step}." if finding.next_step else "")
 
 
 def _worth_a_line(found: Sequence[Curve]) -> list[Curve]:

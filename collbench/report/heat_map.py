@@ -18,7 +18,8 @@ from collbench.analyze.best_table import DEFAULT, BestRow, BestTable, best_of_ru
 from collbench.analyze.curves import in_reading_order, question
 from collbench.model import Run, Status, Topology, Trial
 from collbench.nccl.settings import setting_text, settings_text
-from collbench.report.picture import SETTINGS, TITLE_COLUMNS, draw_mark, heading_text, save
+from collbench.report.album import Album, Spot, Table
+from collbench.report.picture import SETTINGS, TITLE_COLUMNS, draw_mark, heading_text
 from collbench.stats import FloatArray
 from collbench.units import format_size, format_time_us
 
@@ -73,7 +74,7 @@ def heat_maps(trials: Sequence[Trial]) -> list[HeatMap]:
 
 
 def draw_heat_maps(
-    run: Run, topology: Topology, trials: Sequence[Trial], folder: Path
+    run: Run, topology: Topology, trials: Sequence[Trial], album: Album
 ) -> list[Path]:
     """Draws a picture for each collective and mode and returns the files written.
 
@@ -81,7 +82,7 @@ def draw_heat_maps(
         run: header, for what the pictures stand on.
         topology: likewise.
         trials: of the run.
-        folder: where the files go.
+        album: takes the pictures.
     """
     import matplotlib
 
@@ -97,7 +98,11 @@ def draw_heat_maps(
             _draw(figure, axes, one)
             _say_what_it_is(figure, axes, one, run, topology)
             words = re.sub(r"[^A-Za-z0-9_]+", "-", one.name)
-            paths += save(figure, folder, f"{run.run_id}-{words}-settings")
+            name, title = (
+                f"{run.run_id}-{words}-settings",
+                f"Settings against the default: {one.name}",
+            )
+            paths += album.add(figure, name, title, *_figures(axes, one))
             pyplot.close(figure)
     return paths
 
@@ -172,6 +177,27 @@ def _draw(figure: Any, axes: Any, one: HeatMap) -> None:
     bar.set_ticks([math.log(tick) for tick in _TICKS], labels=[_percent(tick) for tick in _TICKS])
     bar.set_label("time against the default", fontsize=11)
     bar.outline.set_visible(False)
+
+
+def _figures(axes: Any, one: HeatMap) -> tuple[list[Spot], Table]:
+    """Returns the words of each cell, and the table of all."""
+    spots, rows = [], []
+    for (i, j), time_us in np.ndenumerate(one.times_us):
+        size = format_size(one.sizes[j])
+        if (i, j) in one.missing:
+            time, ratio = one.missing[i, j], ""
+        elif math.isfinite(time_us):
+            time = f"{format_time_us(float(time_us))} us"
+            ratio = "" if i == 0 else _percent(math.exp(float(one.log_ratios[i, j])))
+        else:
+            continue
+        claimed = "beyond noise" if (i, j) in one.claimed else ""
+        rows.append((one.settings[i], size, time, ratio, claimed))
+        words = ", ".join(word for word in (time, ratio, claimed) if word)
+        text = f"{one.settings[i]}, {size}: {words}"
+        spots.append(Spot(axes=axes, x=j, y=i, width=1.0, height=1.0, text=text))
+    columns = ("setting", "size", "time", "against the default", "faster")
+    return spots, Table(columns=columns, rows=rows)
 
 
 def _draw_cells(axes: Any, one: HeatMap, ratios: FloatArray) -> None:

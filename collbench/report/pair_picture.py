@@ -12,13 +12,15 @@ import numpy as np
 
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_verdicts import NodeState, NodeVerdict, PairwiseResult
+from collbench.report.album import Album
 from collbench.report.pair_matrix import LETTERS, PairMatrix, pair_matrix
 from collbench.report.pair_node_map import draw_node_map
 from collbench.report.pair_picture_words import conclusion, what_is_shown
+from collbench.report.pair_points import nodes_table, pair_spots
 from collbench.report.pair_shades import GREY, UNTRIED, Shades, shades_of
 from collbench.report.pairwise_about import PairwiseAbout
 from collbench.report.pairwise_words import gravest_first
-from collbench.report.picture import SETTINGS, draw_mark, heading_text, save
+from collbench.report.picture import SETTINGS, draw_mark, heading_text
 
 _MOST_NAMED = 32
 """Nodes whose names and figures have room."""
@@ -41,7 +43,7 @@ _STATUS_COLOURS = dict(
 
 
 def draw_pair_matrix(
-    state: PairwiseState, result: PairwiseResult, about: PairwiseAbout, folder: Path
+    state: PairwiseState, result: PairwiseResult, about: PairwiseAbout, album: Album
 ) -> list[Path]:
     """Draws the matrix and returns the files written, ``RUN_ID-pairs.png`` and ``.svg``.
 
@@ -53,7 +55,7 @@ def draw_pair_matrix(
         state: what was measured.
         result: the verdict on it.
         about: for title and footer.
-        folder: where the files go.
+        album: takes the picture.
     """
     import matplotlib
 
@@ -81,7 +83,9 @@ def draw_pair_matrix(
             _write_values(left, matrix, shades)
         shades.bar(figure, image, left)
         _say_what_it_is(figure, left, state, result, about, matrix)
-        paths = save(figure, folder, f"{about.run.run_id}-pairs")
+        name, title = f"{about.run.run_id}-pairs", "Pairs of nodes"
+        spots = list(pair_spots(left, state, matrix))
+        paths = album.add(figure, name, title, spots, nodes_table(state, result))
         pyplot.close(figure)
     return paths
 
@@ -232,7 +236,9 @@ def _say_what_it_is(
     matrix: PairMatrix,
 ) -> None:
     figure.suptitle(
-        conclusion(state, result, 130 if state.size > _MOST_NAMED else 85),
+        "\n".join(
+            textwrap.wrap(conclusion(state, result), 130 if state.size > _MOST_NAMED else 85)
+        ),
         fontsize=15,
         fontweight="bold",
         ha="left",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 
 from collbench.analyze.pair_state import PairwiseState
 from collbench.analyze.pair_verdicts import (
@@ -18,8 +17,8 @@ from collbench.report.pairwise_about import PairwiseAbout
 from collbench.report.pairwise_words import gravest_first, listed
 
 
-def conclusion(state: PairwiseState, result: PairwiseResult, columns: int) -> str:
-    """Returns what a slide says first, in lines of so many columns."""
+def conclusion(state: PairwiseState, result: PairwiseResult) -> str:
+    """Returns what a slide says first."""
     fails = gravest_first(result.of(NodeState.FAIL))
     words = []
     if fails:
@@ -38,7 +37,7 @@ def conclusion(state: PairwiseState, result: PairwiseResult, columns: int) -> st
     for verdict in (NodeState.SUSPECT, NodeState.INCONCLUSIVE):
         count = len(result.of(verdict))
         words += [f"{count} {verdict}"] if count else []
-    return "\n".join(textwrap.wrap("; ".join(words), columns))
+    return "; ".join(words)
 
 
 def _fault(state: PairwiseState, fault: FabricVerdict) -> str:

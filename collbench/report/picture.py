@@ -1,15 +1,13 @@
-"""What all pictures share: their looks, the heading, the mark of what is not real, the files."""
+"""What all pictures share: their looks, the heading, the mark of what is not real."""
 
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import Any
 
 from collbench.model import Run, Topology
 from collbench.report.heading import heading
 
-FORMATS = ("png", "svg")
 SETTINGS: Any = {
     "font.size": 12,
     "svg.fonttype": "none",
@@ -33,14 +31,6 @@ def draw_mark(figure: Any, run: Run) -> None:
     if mark:
         place = {"ha": "center", "va": "center", "rotation": 30}
         figure.text(0.5, 0.5, mark, fontsize=54, color="#BBBBBB", alpha=0.4, **place)
-
-
-def save(figure: Any, folder: Path, name: str) -> list[Path]:
-    """Writes a picture in all formats and returns the files."""
-    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
-    for path in paths:
-        figure.savefig(path, dpi=150)
-    return paths
 
 
 def _mark(run: Run) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 from collbench.analyze.curves import Curve, curves, name_among
 from collbench.analyze.limit import LimitOf
 from collbench.model import Case, Mode, Run, Topology, Trial
+from collbench.report.album import Album
+from collbench.report.curve_points import curve_spots, curves_table
 from collbench.report.heat_map import draw_heat_maps
-from collbench.report.picture import SETTINGS, draw_mark, heading_text, save
+from collbench.report.picture import SETTINGS, draw_mark, heading_text
 from collbench.units import format_rate, format_size
 
 # Okabe & Ito (2008): told apart by the colour-blind; a collective keeps its colour in every plot.
@@ -48,7 +50,7 @@ class _Look:
 
 
 def plot_run(
-    run: Run, topology: Topology, trials: Sequence[Trial], limit_of: LimitOf, folder: Path
+    run: Run, topology: Topology, trials: Sequence[Trial], limit_of: LimitOf, album: Album
 ) -> list[Path]:
     """Draws a run and returns the files written.
 
@@ -60,14 +62,15 @@ def plot_run(
         topology: for the title.
         trials: of the run; those without a time or a rate leave a gap, never a zero.
         limit_of: what the wire allows for a case, given what ran, or None.
-        folder: where the files go.
+        album: takes the pictures.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    columns = _columns(curves(trials))
+    found_curves = curves(trials)
+    columns = _columns(found_curves)
     inside = len(columns) > 1 or len(columns[0]) <= _MOST_INSIDE
     width = 9 if inside else 12
     with matplotlib.rc_context(SETTINGS):
@@ -90,9 +93,15 @@ def plot_run(
             if found:
                 _draw_legend(figure, above, inside=inside)
         _say_what_it_is(figure, panels[1][0], run, topology)
-        paths = save(figure, folder, run.run_id)
+        spots = [
+            spot
+            for found, above, below in zip(columns, *panels, strict=True)
+            for spot in curve_spots(found, above, below)
+        ]
+        title = "Bus bandwidth and time over message size"
+        paths = album.add(figure, run.run_id, title, spots, curves_table(found_curves))
         pyplot.close(figure)
-    return paths + draw_heat_maps(run, topology, trials, folder)
+    return paths + draw_heat_maps(run, topology, trials, album)
 
 
 def _columns(found: Sequence[Curve]) -> list[Sequence[Curve]]:

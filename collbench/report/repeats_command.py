@@ -20,6 +20,8 @@ def repeats_command(argv: Sequence[str], repeats: int = ENOUGH_REPEATS) -> str:
         argv: the run's, from the command's name on.
         repeats: instead of what it says itself.
     """
+    if argv and argv[0] == "import":
+        return f"collbench import nccl-tests FILE..., of {repeats} runs of nccl-tests"
     words, rest = [], iter(argv)
     for word in rest:
         if word in _NAMES:

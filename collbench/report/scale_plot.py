@@ -20,8 +20,9 @@ from collbench.analyze.knee import KneeAnswer, KneeFit
 from collbench.analyze.rate_unit import RateUnit
 from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict
-from collbench.analyze.scale_words import headline
-from collbench.report.picture import SETTINGS, draw_mark, heading_text, save
+from collbench.analyze.scale_words import conclusion
+from collbench.report.album import Album
+from collbench.report.picture import SETTINGS, draw_mark, heading_text
 from collbench.report.scale_about import (
     Curve,
     LeafOf,
@@ -30,6 +31,7 @@ from collbench.report.scale_about import (
     pair_rates,
     unit_of,
 )
+from collbench.report.scale_points import scale_spots, scale_table
 from collbench.report.scale_tables import ORDER_WORDS, PATTERN_WORDS
 
 # Okabe & Ito (2008): told apart by the colour-blind; collectives as in the plots of sweeps.
@@ -59,7 +61,7 @@ _SHOWN_ABOVE_LIMIT = 1.5
 
 
 def draw_scale(
-    verdict: ScaleVerdict, observations: Sequence[Observation], about: ScaleAbout, folder: Path
+    verdict: ScaleVerdict, observations: Sequence[Observation], about: ScaleAbout, album: Album
 ) -> list[Path]:
     """Draws the run and returns the files written, ``RUN_ID-scale.png`` and ``.svg``.
 
@@ -67,7 +69,7 @@ def draw_scale(
         verdict: on the observations.
         observations: all steps, whatever became of them.
         about: for footer and leaves.
-        folder: where the files go.
+        album: takes the picture.
     """
     import matplotlib
 
@@ -78,15 +80,21 @@ def draw_scale(
     unit = unit_of(curves)
     paired = [curve for curve in curves if curve.pattern in PAIRED]
     others = [curve for curve in curves if curve.pattern not in PAIRED]
+    pairs_axes = nodes_axes = None
     with matplotlib.rc_context(SETTINGS | {"figure.constrained_layout.w_pad": 0.12}):
         figure = pyplot.figure(figsize=(16.0, 9.0), layout="constrained")
         sides = figure.subfigures(1, 2 if paired and others else 1, squeeze=False)[0]
         if paired:
-            _draw_pairs_side(sides[0], verdict, observations, about.leaf_of, paired, unit)
+            pairs_axes = _draw_pairs_side(
+                sides[0], verdict, observations, about.leaf_of, paired, unit
+            )
         if others or not paired:
-            _draw_nodes(sides[-1].subplots(), verdict, others, unit, about)
+            nodes_axes = sides[-1].subplots()
+            _draw_nodes(nodes_axes, verdict, others, unit, about)
         _say_what_it_is(figure, verdict, about)
-        paths = save(figure, folder, f"{about.run.run_id}-scale")
+        spots = [*scale_spots(pairs_axes, paired, unit), *scale_spots(nodes_axes, others, unit)]
+        name, title = f"{about.run.run_id}-scale", "Rates of pairs, and bandwidth over nodes"
+        paths = album.add(figure, name, title, spots, scale_table(curves, unit))
         pyplot.close(figure)
     return paths
 
@@ -98,7 +106,8 @@ def _draw_pairs_side(
     leaf_of: LeafOf | None,
     curves: Sequence[Curve],
     unit: RateUnit,
-) -> None:
+) -> Any:
+    """Returns the axes of the rates."""
     says = list(_says(verdict))
     heights = (4.5, 0.55 + 0.3 * len(says))[: 2 if says else 1]
     panels = side.subplots(len(heights), sharex=True, height_ratios=heights, squeeze=False)[:, 0]
@@ -119,6 +128,7 @@ def _draw_pairs_side(
     _finish(above, f"{unit.name} of a pair, one way")
     above.set_title("Pairs across leaves at once", loc="left", fontsize=13, fontweight="bold")
     below.set_xlabel("flows that share an uplink, one way (inside leaves: as many pairs)")
+    return above
 
 
 def _draw_curve(axes: Any, curve: Curve, unit: RateUnit, label: str, factor: float = 1.0) -> None:
@@ -288,11 +298,7 @@ def _finish(axes: Any, words: str) -> None:
 
 
 def _say_what_it_is(figure: Any, verdict: ScaleVerdict, about: ScaleAbout) -> None:
-    said = headline(verdict)
-    # What explains a fall that is no knee; the headline has collisions itself.
-    there = [one.text for one in verdict.checks if one.found and one.text[1:] not in said]
-    paragraphs = [said, *(f"{text[:1].upper()}{text[1:]}." for text in there)]
-    lines = [line for text in paragraphs for line in textwrap.wrap(text, _TITLE_COLUMNS)]
+    lines = [line for text in conclusion(verdict) for line in textwrap.wrap(text, _TITLE_COLUMNS)]
     figure.suptitle("\n".join(lines), fontsize=15, fontweight="bold", ha="left", x=0.02)
     words = f"{about.ran} | {heading_text(about.run, about.topology)}"
     figure.supxlabel(words, fontsize=9, ha="left", x=0.02, color=_GREY)

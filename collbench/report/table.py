@@ -15,6 +15,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.model import Mode, Pattern, Status, Summary, Trial
 from collbench.nccl.legality import PLACE_WORDS
 from collbench.nccl.settings import setting_text, settings_text
+from collbench.notes import IMPORTED
 from collbench.report.limits import Limits, limit_lines, limits_by_size
 from collbench.report.matrix import matrix_lines, repeats_line
 from collbench.report.proof import proof_lines, ran_text
@@ -156,9 +157,12 @@ def _title(trials: Sequence[Trial], *, with_setting: bool = True) -> str:
     words += ["EMULATED"] if case.emulated else []
     factor = COLLECTIVES[case.collective].busbw_factor(case.world_size)
     head = "  ".join(words)
+    imported = any(note.startswith(IMPORTED) for note in trials[0].notes)
+    what = "time as nccl-tests gives it" if imported else "slowest rank, median"
     if case.world_size == 1:
-        return f"{head}  1 rank, median; it communicates with nobody: no busbw"
-    return f"{head}  {case.world_size} ranks, slowest rank, median; busbw = {factor:.3g} x algbw"
+        what = what.removeprefix("slowest rank, ")
+        return f"{head}  1 rank, {what}; it communicates with nobody: no busbw"
+    return f"{head}  {case.world_size} ranks, {what}; busbw = {factor:.3g} x algbw"
 
 
 def _mode_lines(

@@ -24,6 +24,7 @@ LOGS_FOLDER = "logs"
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SHOWN_CANDIDATES = 5
+_BUFFER_BYTES = 1 << 17
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,17 +67,18 @@ class ListedRun:
 
     def kept_trials(self) -> int:
         """Counts the trials in the folder; what an interruption left out does not count."""
+        kept: dict[str, bool] = {}
         try:
-            lines = (self.folder / TRIALS_FILE).read_bytes().splitlines()
+            with open(f"{self.folder}/{TRIALS_FILE}", "rb", _BUFFER_BYTES) as lines:  # noqa: PTH123
+                for line in lines:
+                    try:
+                        head = _TRIAL_HEAD_DECODER.decode(line)
+                    except (msgspec.MsgspecError, RecursionError):
+                        continue  # torn or foreign: reading the run reports it
+                    interrupted = head.reason is not None and head.reason.code == "interrupted"
+                    kept[head.trial_id] = not interrupted
         except OSError:
             return 0
-        kept: dict[str, bool] = {}
-        for line in lines:
-            try:
-                head = _TRIAL_HEAD_DECODER.decode(line)
-            except (msgspec.MsgspecError, RecursionError):
-                continue  # torn or foreign: reading the run reports it
-            kept[head.trial_id] = head.reason is None or head.reason.code != "interrupted"
         return sum(kept.values())
 
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench import model
 from collbench.errors import RecordError
 from collbench.model import Record, Run, SampleRef, Topology, Trial
-from collbench.store.migrations import migrate, newer_schema
+from collbench.store.migrations import migrate
 from collbench.store.paths import RUN_FILE, SAMPLES_FILE, TOPOLOGY_FILE, TRIALS_FILE
+from collbench.store.trial_lines import DAMAGED, trial_batches
 
 R = TypeVar("R", bound=Record)
 FloatArray = NDArray[np.float32]
 
 _FLOAT_BYTES = 4
+_NO_SAMPLES = -1
+_BEYOND_ALL = 2**63 - 1
 _QUANTILES = (0.05, 0.5, 0.95)
-_TRIAL_DECODER = msgspec.json.Decoder(Trial)
-_DAMAGED = (msgspec.MsgspecError, RecursionError)
-"""What the decoder raises for text that is no JSON, or nested without end, or no such record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,74 +121,57 @@ def read_run(folder: Path) -> StoredRun:
         RecordError: no run there, one of a newer schema, or one whose run.json or topology.json
             is damaged.
     """
-    run = _read_record(folder / RUN_FILE, Run)
-    topology = _read_record(folder / TOPOLOGY_FILE, Topology)
-    trials, problems = _read_trials(folder / TRIALS_FILE)
-    stored = StoredRun(
-        folder=folder,
-        run=run,
-        topology=topology,
-        trials=tuple(trials),
-        problems=tuple(problems),
-    )
-    return replace(stored, problems=(*problems, *_missing_samples(stored)))
-
-
-def _read_trials(path: Path) -> tuple[list[Trial], list[str]]:
-    """Returns the trials of a file, and what its other lines are."""
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], [f"{path.name} is missing: no trials"]
-    except OSError as problem:
-        raise RecordError(f"{path} cannot be read: {problem.strerror}") from None
+    scan = scan_run(folder)
     trials: dict[str, Trial] = {}
-    problems: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
-        try:
-            trial = _read_trial(line, f"{path} line {number}")
-        except _DAMAGED as problem:
-            # Every whole line ends in a line feed, so what follows the last one was cut off.
-            what = "cut off" if number == len(lines) else f"not a trial ({problem})"
-            problems.append(f"{path.name} line {number}: {what}; ignored")
-        else:
+    for batch in scan.batches():
+        for trial in batch:
             replace_trial(trials, trial)
-    return list(trials.values()), problems
+    ends_bytes = [samples_end_bytes(trial.samples) for trial in trials.values()]
+    return StoredRun(
+        folder=folder,
+        run=scan.run,
+        topology=scan.topology,
+        trials=tuple(trials.values()),
+        problems=(*scan.problems, *missing_samples(folder, ends_bytes, tuple(trials))),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunScan:
+    """A run whose trials go by in batches: a million of them need not be held as records."""
+
+    folder: Path
+    run: Run
+    topology: Topology
+    problems: list[str] = field(default_factory=list)
+    """What was found damaged and left out, a line each; it grows as the batches are read."""
+
+    def batches(self) -> Iterator[list[Trial]]:
+        """Yields the trials in the order of the file; of several of one id the last counts.
+
+        Raises:
+            RecordError: they cannot be read, or one is of a newer schema.
+        """
+        return trial_batches(self.folder / TRIALS_FILE, self.problems)
+
+
+def scan_run(folder: Path) -> RunScan:
+    """Returns a run whose trials are yet to be read.
+
+    Raises:
+        RecordError: as ``read_run``.
+    """
+    return RunScan(
+        folder=folder,
+        run=_read_record(folder / RUN_FILE, Run),
+        topology=_read_record(folder / TOPOLOGY_FILE, Topology),
+    )
 
 
 def replace_trial(trials: dict[str, Trial], trial: Trial) -> None:
     """Puts a trial at the end of those by ``trial_id``, in the place of one that it is again."""
     trials.pop(trial.trial_id, None)
     trials[trial.trial_id] = trial
-
-
-def _read_trial(line: bytes, where: str) -> Trial:
-    """Decodes a line at once, and takes the slow way only where it is of another schema."""
-    try:
-        trial = _TRIAL_DECODER.decode(line)
-    except msgspec.ValidationError:
-        raw = msgspec.json.decode(line)
-        if not _of_other_schema(raw):
-            raise
-    else:
-        if trial.schema == model.SCHEMA_VERSION:
-            return trial
-        raw = msgspec.json.decode(line)
-        if not _of_other_schema(raw):
-            raise msgspec.ValidationError(f"schema {trial.schema}")
-    if raw["schema"] > model.SCHEMA_VERSION:
-        raise newer_schema(where, raw["schema"])
-    return msgspec.convert(migrate(raw, where), Trial)
-
-
-def _of_other_schema(raw: object) -> bool:
-    """Says whether a line is a trial of another version, and not something foreign."""
-    if not isinstance(raw, dict) or "trial_id" not in raw:
-        return False
-    version: Any = raw.get("schema")
-    return isinstance(version, int) and version >= 1 and version != model.SCHEMA_VERSION
 
 
 def _read_record(path: Path, kind: type[R]) -> R:
@@ -199,23 +182,27 @@ def _read_record(path: Path, kind: type[R]) -> R:
         return msgspec.convert(migrate(raw, str(path)), kind)
     except OSError as problem:
         raise RecordError(f"{path} cannot be read: {problem.strerror}; not a run folder?") from None
-    except _DAMAGED as problem:
+    except DAMAGED as problem:
         raise RecordError(f"{path} is damaged: {problem}") from None
 
 
 def trials_without_samples(stored: StoredRun) -> list[Trial]:
     """Returns the trials whose samples ``samples.bin`` does not hold."""
     size_bytes = _size_bytes(stored.folder / SAMPLES_FILE)
-    return [
-        trial
-        for trial in stored.trials
-        if trial.samples is not None and not _holds(size_bytes, trial.samples)
-    ]
+    return [one for one in stored.trials if samples_end_bytes(one.samples) > size_bytes]
 
 
-def _holds(size_bytes: int, reference: SampleRef) -> bool:
+def samples_end_bytes(reference: SampleRef | None) -> int:
+    """Returns where a trial's samples end in ``samples.bin``.
+
+    -1 for a trial without samples; for a place that cannot be, what no file reaches.
+    """
+    if reference is None:
+        return _NO_SAMPLES
     count = stored_values(reference)
-    return count is not None and reference.offset_bytes + count * _FLOAT_BYTES <= size_bytes
+    if count is None:
+        return _BEYOND_ALL
+    return min(reference.offset_bytes + count * _FLOAT_BYTES, _BEYOND_ALL)
 
 
 def _size_bytes(path: Path) -> int:
@@ -225,12 +212,21 @@ def _size_bytes(path: Path) -> int:
         return 0
 
 
-def _missing_samples(stored: StoredRun) -> list[str]:
-    """Returns a line about the trials whose samples ``samples.bin`` does not hold."""
-    missing = trials_without_samples(stored)
-    if not missing:
+def missing_samples(
+    folder: Path, ends_bytes: Sequence[int] | NDArray[np.int64], trial_ids: Sequence[str]
+) -> list[str]:
+    """Returns a line about the trials whose samples ``samples.bin`` does not hold, if any.
+
+    Args:
+        folder: the run's.
+        ends_bytes: ``samples_end_bytes`` of each trial.
+        trial_ids: their names.
+    """
+    ends = np.asarray(ends_bytes, dtype=np.int64)
+    size_bytes = _size_bytes(folder / SAMPLES_FILE)
+    missing = np.flatnonzero(ends > size_bytes)
+    if not missing.size:
         return []
-    sampled = sum(trial.samples is not None for trial in stored.trials)
-    size_bytes = _size_bytes(stored.folder / SAMPLES_FILE)
-    share = f"{len(missing)} of {sampled} trials, first {missing[0].trial_id}"
+    sampled = np.count_nonzero(ends != _NO_SAMPLES)
+    share = f"{missing.size} of {sampled} trials, first {trial_ids[missing[0]]}"
     return [f"{SAMPLES_FILE} ({size_bytes} bytes) lacks the samples of {share}"]

@@ -119,6 +119,6 @@ def test_a_run_of_another_command_is_refused(drained):
     result = drained(Pairs(4).state(), command="sweep")
 
     assert str(result.exception) == (
-        f"run '{RUN_ID}' is of 'sweep', which 'drain' does not read; these do: show, plot, compare,"
-        " analyze, baseline, export"
+        f"run '{RUN_ID}' is of 'sweep', which 'drain' does not read; these do: show, plot,"
+        " report, compare, analyze, baseline, export"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -131,5 +132,5 @@ def test_help_lists_the_formats():
     for arguments in ([], ["--help"]):
         result = CliRunner().invoke(cli, ["export", *arguments])
         assert result.exit_code == 0
-        assert "tuner  Best settings for NCCL's example tuner plug-in." in result.output
+        assert re.search(r"tuner +Best settings for NCCL's example tuner plug-in", result.output)
     assert CliRunner().invoke(cli, ["export", "tuner", "--help"]).exit_code == 0

@@ -19,10 +19,10 @@ COMMANDS = {
     "drain": ["drain"],
 }
 READERS = {
-    "sweep": "show, plot, compare, analyze, baseline, export",
-    "ab": "show, plot, compare, analyze, baseline, export",
-    "pairwise": "show, plot, drain, baseline, pairwise --baseline, scale --from-pairwise",
-    "scale": "show, plot",
+    "sweep": "show, plot, report, compare, analyze, baseline, export",
+    "ab": "show, plot, report, compare, analyze, baseline, export",
+    "pairwise": "show, plot, report, drain, baseline, pairwise --baseline, scale --from-pairwise",
+    "scale": "show, plot, report",
 }
 WRONG = [
     (kind, reader)
@@ -58,7 +58,7 @@ def test_a_run_that_a_command_does_not_read_is_one_line(asked, kind, reader):
 def test_a_run_of_a_command_to_come_is_one_line(asked, reader):
     assert str(asked("history", reader).exception) == (
         f"run '{RUN_ID}' is of 'history', which this collbench does not know; it reads runs of"
-        " sweep, ab, pairwise, scale"
+        " sweep, ab, pairwise, scale, nccl-tests"
     )
 
 

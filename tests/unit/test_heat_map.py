@@ -12,6 +12,7 @@ from best_trials import SIZES, grid
 from setting_trials import RING_LL, ended, under
 
 from collbench.model import Mode, ReasonCode, Status
+from collbench.report.album import FilesAlbum
 from collbench.report.heat_map import draw_heat_maps, heat_maps
 from collbench.report.plot import plot_run
 from collbench.store import read_run
@@ -31,7 +32,7 @@ def words(reference, tmp_path):
 
     def drawn(trials, **changes):
         run = msgspec.structs.replace(reference.run, **changes)
-        png, svg = draw_heat_maps(run, reference.topology, trials, tmp_path)
+        png, svg = draw_heat_maps(run, reference.topology, trials, FilesAlbum(tmp_path))
         assert png.read_bytes().startswith(b"\x89PNG")
         text = svg.read_text().replace("&gt;", ">")
         return re.findall(r"<(?:text|tspan)[^>]*>([^<]*)</", text), text
@@ -97,7 +98,7 @@ def test_what_has_no_time_is_a_hatched_cell_or_a_row_left_out():
     ids=["one setting", "no default", "nothing"],
 )
 def test_without_settings_beside_a_default_nothing_is_drawn(trials, reference, tmp_path):
-    assert draw_heat_maps(reference.run, reference.topology, trials, tmp_path) == []
+    assert draw_heat_maps(reference.run, reference.topology, trials, FilesAlbum(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -171,7 +172,7 @@ def test_plots_of_a_run_hold_its_heat_maps(reference, tmp_path):
         reference.topology,
         [t for t in reference.trials if t.case.collective == "all_reduce"],
         lambda *_: None,
-        tmp_path,
+        FilesAlbum(tmp_path),
     )
 
     assert [path.name for path in paths] == [

@@ -12,6 +12,7 @@ from pair_states import Pairs, about_of
 from collbench.analyze.pair_types import STATUSES
 from collbench.analyze.pairwise import judge
 from collbench.model import Status
+from collbench.report.album import FilesAlbum
 from collbench.report.pair_matrix import LETTERS, pair_matrix
 from collbench.report.pair_matrix_text import matrix_lines, shown_names
 from collbench.report.pair_picture import draw_pair_matrix
@@ -201,7 +202,9 @@ def test_colours_end_at_the_lowest_value_between_10_and_75_percent():
 
 def drawn(state, tmp_path, **changes):
     """Draws a state and returns the words of its SVG."""
-    png, svg = draw_pair_matrix(state, judge(state), about_of(state, **changes), tmp_path)
+    png, svg = draw_pair_matrix(
+        state, judge(state), about_of(state, **changes), FilesAlbum(tmp_path)
+    )
     assert png.name == "20261130-0412-7f3a-pairs.png"
     assert png.read_bytes().startswith(b"\x89PNG")
     return re.findall(r"<(?:text|tspan)[^>]*>([^<]*)</", svg.read_text())

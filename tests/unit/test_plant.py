@@ -9,7 +9,7 @@ import time
 import pytest
 
 from collbench.errors import UsageError
-from collbench.measure.plant import Plant, PlantedError, parse_plant, plant_in
+from collbench.measure.plant import Plant, PlantedError, parse_plant, plant_in, refuse_missing_rank
 from collbench.measure.protocols import Verified
 from collbench.model import Case
 
@@ -199,3 +199,14 @@ def test_everything_else_passes_on():
         ("verify", 3, "last"),
         "close",
     ]
+
+
+@pytest.mark.parametrize(("rank", "fine"), [(0, True), (3, True), (4, False)])
+def test_a_rank_that_the_run_has_not_is_refused(rank, fine):
+    plant = Plant(kind="stop", rank=rank)
+    refuse_missing_rank(None, 4)
+    if fine:
+        refuse_missing_rank(plant, 4)
+        return
+    with pytest.raises(UsageError, match="--plant rank=4: the run has ranks 0 to 3; give one"):
+        refuse_missing_rank(plant, 4)

@@ -13,6 +13,7 @@ from collbench.analyze.limit import Limit
 from collbench.cli.main import cli
 from collbench.collectives import COLLECTIVES
 from collbench.model import Mode
+from collbench.report.album import FilesAlbum
 from collbench.report.plot import plot_run
 from collbench.store import read_run
 
@@ -35,7 +36,9 @@ def draw(reference, tmp_path):
 
     def drawn(trials, limit=None, **changes):
         run = msgspec.structs.replace(reference.run, **{"repeats": 1} | changes)
-        png, svg = plot_run(run, reference.topology, trials, lambda _case, _proof: limit, tmp_path)
+        png, svg = plot_run(
+            run, reference.topology, trials, lambda _case, _proof: limit, FilesAlbum(tmp_path)
+        )
         assert png.read_bytes().startswith(b"\x89PNG")
         return svg.read_text()
 
@@ -53,7 +56,9 @@ def lines_drawn(svg):
 
 
 def test_a_picture_has_its_axes_its_curves_its_ticks_and_its_heading(reference, tmp_path):
-    png, svg = plot_run(reference.run, reference.topology, reference.trials, no_limit, tmp_path)
+    png, svg = plot_run(
+        reference.run, reference.topology, reference.trials, no_limit, FilesAlbum(tmp_path)
+    )
 
     assert png.name == "20261130-0635-3947.png"
     assert png.read_bytes().startswith(b"\x89PNG")
@@ -139,7 +144,7 @@ def test_algorithms_with_limits_of_their_own_have_a_line_each(reference, tmp_pat
         for name in ("Ring", "Tree", "NVLS")
         for size in (2**20, 2**22)
     ]
-    paths = plot_run(reference.run, reference.topology, trials, limit_of, tmp_path)
+    paths = plot_run(reference.run, reference.topology, trials, limit_of, FilesAlbum(tmp_path))
 
     text = next(path for path in paths if path.suffix == ".svg").read_text()
     # Ring and Tree have one line: its words are what both say.
@@ -193,7 +198,9 @@ def test_many_curves_have_their_legend_beside_the_panels(draw):
 def test_a_run_with_every_status_can_be_drawn(tmp_path):
     stored = read_run(GOLDEN)
 
-    for path in plot_run(stored.run, stored.topology, stored.trials, no_limit, tmp_path):
+    for path in plot_run(
+        stored.run, stored.topology, stored.trials, no_limit, FilesAlbum(tmp_path)
+    ):
         assert path.stat().st_size > 1000
 
 

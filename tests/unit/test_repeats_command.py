@@ -16,6 +16,10 @@ from collbench.report.repeats_command import repeats_command
         (["sweep", "--repeats=3", "--repeats"], "collbench sweep --repeats 7"),
         (["ab", "-N", "3", "-n", "10"], "collbench ab -n 10 --repeats 7"),
         (["sweep", "-N3", "-e", "1G"], "collbench sweep -e 1G --repeats 7"),
+        (
+            ["import", "nccl-tests", "a.txt"],
+            "collbench import nccl-tests FILE..., of 7 runs of nccl-tests",
+        ),
         (["sweep", "-e", "1G", "--json"], "collbench sweep -e 1G --repeats 7"),
     ],
 )

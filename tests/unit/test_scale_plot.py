@@ -15,6 +15,7 @@ from collbench.analyze.scale_verdict import judge_scale
 from collbench.model import Topology
 from collbench.plan.scale import next_steps
 from collbench.plan.scale_design import ScaleDesign
+from collbench.report.album import FilesAlbum
 from collbench.report.scale_about import ScaleAbout
 from collbench.report.scale_plot import draw_scale
 
@@ -42,7 +43,9 @@ def draw(tmp_path):
             steps="213 steps",
             duration_s=58.0,
         )
-        png, svg = draw_scale(judge_scale(observations, leaves), observations, about, tmp_path)
+        png, svg = draw_scale(
+            judge_scale(observations, leaves), observations, about, FilesAlbum(tmp_path)
+        )
         assert (png.name, svg.name) == (
             "20261130-0412-7f3a-scale.png",
             "20261130-0412-7f3a-scale.svg",

@@ -414,7 +414,7 @@ FIELDS = {
     "SampleRef": "offset_bytes layout ranks samples clock",
     "Summary": "samples ops_per_sample warmup_samples median_us ci95_us effective_samples min_us"
     " p5_us p95_us p99_us mean_over_ranks_us algbw_gb_per_s busbw_gb_per_s skew late_rank"
-    " late_share slowest_rank host_us_per_call",
+    " late_share slowest_rank host_us_per_call reported_algbw_gb_per_s reported_busbw_gb_per_s",
     "Topology": "schema nodes ranks",
     "Trial": "schema trial_id case_id case repeat status reason stop_reason culprits proof check"
     " summary samples notes events started_at duration_s",
