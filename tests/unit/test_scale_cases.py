@@ -85,3 +85,10 @@ def test_data_are_checked_in_the_first_draw(fields, wanted, checked):
     rounds = ScaleRounds(place(policy=Policy(check=wanted)))
 
     assert rounds.of(step(**fields), 0).policy.check is checked
+
+
+def test_a_model_needs_no_calls_before_and_after_the_window():
+    window = ScaleRounds(place(backend="simulated")).of(step(), 0).policy.window
+
+    assert (window.lead_s, window.tail_s) == (0.0, 0.0)
+    assert window.timed_s == pytest.approx(MESSAGES * 0.02)
