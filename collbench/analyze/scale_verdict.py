@@ -29,6 +29,8 @@ from collbench.analyze.scale_witness import Witness, witnesses
 from collbench.analyze.slow_nodes import SlowNode, slow_in_pairs, slow_joiner
 
 _ONE_FLOW = 0.95
+_SMALLEST_RATIO = 1.1
+"""Below, oversubscription is bounded and not claimed."""
 _UNKNOWN = Ratio(value=None, low=None, high=None)
 
 
@@ -119,7 +121,7 @@ def _judged(
         _paired(corrected), leaf_of, against_control=bool(host_limit.found), slow=slow
     )
     measured = any(one.step.pattern is ScalePattern.PAIRS for one in corrected)
-    fit = fit_knee(paired if measured else points_of(others, leaf_of))
+    fit = _called(fit_knee(paired if measured else points_of(others, leaf_of)), leaf_size)
     full = _full_rate(paired)
     collisions = None
     if measured and full is not None:
@@ -159,6 +161,18 @@ def _judged(
         lost=lost_steps(observations),
         reason=reason,
     )
+
+
+def _called(fit: KneeFit, leaf_size: int) -> KneeFit:
+    """Returns the fit, without a knee that is no more than what nearly full uplinks cost.
+
+    Flows that fill nine tenths of an uplink lose 5 % and more in its queue: measured with TCP.
+    """
+    if fit.answer is not KneeAnswer.KNEE or fit.flows_low is None:
+        return fit
+    if leaf_size >= _SMALLEST_RATIO * fit.flows_low:
+        return fit
+    return replace(fit, answer=KneeAnswer.NO_KNEE, flows=None, flows_high=None)
 
 
 def _paired(observations: Sequence[Observation]) -> list[Observation]:

@@ -355,3 +355,16 @@ def test_a_slow_rail_of_a_node_is_named():
 
     assert [one.name for one in verdict.slow_nodes] == ["node 6 rail 2"]
     assert verdict.answer is KneeAnswer.NO_KNEE
+
+
+@pytest.mark.parametrize(
+    ("uplink", "answer"), [(37.0, KneeAnswer.NO_KNEE), (34.0, KneeAnswer.KNEE)]
+)
+def test_what_nearly_full_uplinks_cost_is_no_knee(uplink, answer):
+    """Four links of 10 GB/s over 37: oversubscribed 1.08:1, if it is at all."""
+    verdict = judged(MadeFabric(TWO, uplink, noise=0.003), repeats=3)
+
+    assert verdict.answer is answer
+    assert verdict.ratio.high == pytest.approx(40 / uplink, rel=0.03)
+    assert (verdict.ratio.value is None) == (answer is KneeAnswer.NO_KNEE)
+    assert (verdict.fit.flows is None) == (answer is KneeAnswer.NO_KNEE)
