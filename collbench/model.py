@@ -9,7 +9,7 @@ and a golden file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -520,14 +520,6 @@ class Node(Record, frozen=True, kw_only=True):
     switch a rail counts as one leaf); None where it is not known."""
 
 
-def lowest_capability(nodes: Sequence[Node]) -> tuple[int, int] | None:
-    """Returns the lowest compute capability of all GPUs, ``(9, 0)``; None where it is not known."""
-    found = [gpu.compute_capability for node in nodes for gpu in node.gpus]
-    pairs = [tuple(map(int, text.split("."))) for text in found if text is not None]
-    lowest = min(pairs, default=None)
-    return None if lowest is None else (lowest[0], lowest[1])
-
-
 class RankPlace(Record, frozen=True, kw_only=True):
     """Where a rank runs."""
 
@@ -548,22 +540,6 @@ class Topology(Record, frozen=True, kw_only=True):
     schema: int = SCHEMA_VERSION
     nodes: list[Node]
     ranks: list[RankPlace] = []
-
-    @property
-    def shape(self) -> str:
-        """What comparable runs share: GPU model, nodes x GPUs, NICs; never a host name."""
-        kinds = []
-        in_use: dict[str, set[int | None]] = {}
-        for place in self.ranks:
-            in_use.setdefault(place.node, set()).add(place.gpu)
-        for node in self.nodes:
-            used = in_use.get(node.name, set())
-            gpus = [gpu.name for gpu in node.gpus if gpu.index in used]
-            rails = [nic for nic in node.nics if nic.kind != "ethernet"]
-            model = gpus[0] if gpus else node.cpu_model
-            kinds.append(f"{len(gpus)}x{model}+{len(rails)}rails")
-        distinct = sorted(set(kinds))
-        return f"{len(self.nodes)} nodes, {len(self.ranks)} ranks: " + "; ".join(distinct)
 
     def with_leaves(self, leaf_of: Mapping[str, str | None]) -> Topology:
         """Returns the same with each node in the leaf that is given for its name; else in none."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from collbench.engine.placement import Slots
 from collbench.errors import UsageError
-from collbench.model import LibraryVersion, Topology, lowest_capability
+from collbench.model import LibraryVersion, Topology
+from collbench.nccl.legality import lowest_capability
 from collbench.nccl.settings import ALG_SELECTION, IB, LIBRARY
 from collbench.nccl.variables import quiet_variables, without_effect
 from collbench.plan.legality import NcclPlace

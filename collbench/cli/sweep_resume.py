@@ -218,10 +218,17 @@ def _software(before: Environment, now: Environment) -> Iterator[tuple[str, obje
 
 
 def _shape(topology: Topology) -> str:
-    """Returns the shape of the nodes that measure."""
-    holders = {place.node for place in topology.ranks}
-    nodes = [node for node in topology.nodes if node.name in holders]
-    return msgspec.structs.replace(topology, nodes=nodes).shape
+    """Returns what the nodes that measure are: GPU model, GPUs, NICs; never a host name."""
+    in_use: dict[str, set[int | None]] = {}
+    for place in topology.ranks:
+        in_use.setdefault(place.node, set()).add(place.gpu)
+    nodes = [node for node in topology.nodes if node.name in in_use]
+    kinds = set()
+    for node in nodes:
+        gpus = [gpu.name for gpu in node.gpus if gpu.index in in_use[node.name]]
+        rails = [nic for nic in node.nics if nic.kind != "ethernet"]
+        kinds.add(f"{len(gpus)}x{gpus[0] if gpus else node.cpu_model}+{len(rails)}rails")
+    return f"{len(nodes)} nodes, {len(topology.ranks)} ranks: " + "; ".join(sorted(kinds))
 
 
 def _add_difference(found: list[str], name: str, before: object, now: object) -> None:

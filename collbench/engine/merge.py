@@ -27,8 +27,8 @@ from collbench.model import (
     Topology,
     Trial,
     WrongElement,
-    lowest_capability,
 )
+from collbench.nccl.legality import lowest_capability
 from collbench.notes import notes_for
 from collbench.probe.nccl import version_tuple
 from collbench.probe.proof import compare_ranks, judge

@@ -15,9 +15,10 @@ release, and those of 2.18 for any earlier one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from collbench.model import Node
 from collbench.nccl.grammar import ALGORITHMS, PROTOCOLS, chosen, ignores_choice
 
 Release = tuple[int, int, int]
@@ -425,3 +426,11 @@ def _missing(collective: str, algorithm: str) -> str:
         if (row.collective, row.algorithm) == (collective, algorithm):
             return f"{algorithm} (new in {row.since[0]}.{row.since[1]})"
     return algorithm
+
+
+def lowest_capability(nodes: Sequence[Node]) -> tuple[int, int] | None:
+    """Returns the lowest compute capability of all GPUs, ``(9, 0)``; None where it is not known."""
+    found = [gpu.compute_capability for node in nodes for gpu in node.gpus]
+    pairs = [tuple(map(int, text.split("."))) for text in found if text is not None]
+    lowest = min(pairs, default=None)
+    return None if lowest is None else (lowest[0], lowest[1])

@@ -77,7 +77,6 @@ def test_nodes_have_what_a_topology_needs(tmp_path):
         NodeState.PRESENT, NodeState.EXCLUDED, NodeState.PRESENT,
     ]  # fmt: skip
     assert [(place.rank, place.node) for place in topology.ranks] == [(0, "a"), (1, "c")]
-    assert topology.shape == "3 nodes, 2 ranks: 0xmodel+2rails; 1xsimulated GPU+2rails"
     assert simulation.remarks == ("b is left out: driver 570 against 575",)
 
 
