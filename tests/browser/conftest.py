@@ -12,9 +12,13 @@ from playwright.sync_api import Browser, sync_playwright
 CHROMIUM = {"chromium": "chromium"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Needs Debian's package chromium; without it the tests are skipped, in CI they fail."""
+    """Needs Debian's package chromium; without it the tests are skipped, in CI they fail.
+
+    It ends with its module: playwright's event loop runs in this thread until then, and tests with
+    one of their own would fail.
+    """
     require(CHROMIUM)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
