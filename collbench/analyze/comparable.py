@@ -10,6 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from collbench.errors import UsageError
 from collbench.model import Nic, Node
@@ -258,7 +259,7 @@ def _measuring(stored: StoredRun) -> Facts:
 
 
 def _option(argv: Sequence[str], name: str) -> str | None:
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in zip_longest(argv, argv[1:], fillvalue=""):
         if word == name:
             return shlex.quote(following)
         if word.startswith(f"{name}="):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,7 +71,7 @@ def nccl_tests(
         [read_file(Path(name)) for name in files],
         collective=asked,
         cluster=cluster_name(cluster, os.environ),
-        argv=sys.argv[1:],
+        argv=["import", "nccl-tests", *files, *([] if asked is None else ["--collective", asked])],
         now=utc_text(time.time()),
     )
     check_writable(root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from records import make_trial
 from setting_trials import RAN_RING, TREE, under
 from stored_runs import environment_of, law, stored_run, topology_of, trials_of
 
@@ -247,3 +248,9 @@ def test_planted_runs_are_said():
     assert found.planted == (
         "run bad has a planted fault (wrong_element): it proves the tool, not the hardware",
     )
+
+
+def test_a_run_without_a_command_line_has_no_model():
+    bare = stored_run([make_trial(2**20, 100.0)], argv=[])
+
+    assert differences([bare], [bare]).measuring == ()
