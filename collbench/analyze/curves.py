@@ -129,12 +129,17 @@ def _items(case: Case) -> tuple[tuple[str, str], ...]:
     return tuple(case.setting.items())
 
 
+def has_times(trial: Trial) -> bool:
+    """Returns whether a trial stands in a curve."""
+    return trial.summary is not None and trial.status in TIMED
+
+
 def curves(trials: Sequence[Trial]) -> list[Curve]:
     """Returns the curves of all trials that have times, in reading order."""
     groups: dict[tuple[object, ...], dict[int, list[Trial]]] = {}
     for trial in in_reading_order(trials):
         sizes = groups.setdefault(question(trial.case), {})
-        if trial.summary is not None and trial.status in TIMED:
+        if has_times(trial):
             sizes.setdefault(trial.case.size_bytes, []).append(trial)
     found = []
     for sizes in groups.values():

@@ -12,7 +12,7 @@ import click
 from collbench.analyze.limit import LimitOf, wire_limit
 from collbench.errors import StoreError
 from collbench.model import Finding, Run, Topology, Trial
-from collbench.report.closing import closing
+from collbench.report.closing import closing, figure_lines
 from collbench.report.heading import heading
 from collbench.report.table import render_tables
 
@@ -50,12 +50,21 @@ def run_text(
     trials: Sequence[Trial],
     findings: Sequence[Finding],
     folder: Path,
+    *,
+    figures: Sequence[str],
     between: Sequence[str] = (),
 ) -> str:
     """Returns heading, tables, the lines that stand between, and closing."""
     started = f"run {run.run_id}, {run.started_at[:16].replace('T', ' ')} UTC\n"
     results = results_text(
-        run, topology, trials, findings, folder, name=str(folder), between=between
+        run,
+        topology,
+        trials,
+        findings,
+        folder,
+        name=str(folder),
+        figures=figures,
+        between=between,
     )
     return "\n".join([heading(run, topology), started, results])
 
@@ -68,6 +77,7 @@ def results_text(
     folder: Path,
     *,
     name: str,
+    figures: Sequence[str] | None = None,
     between: Sequence[str] = (),
 ) -> str:
     """Returns tables and closing.
@@ -79,9 +89,12 @@ def results_text(
         findings: what stands out.
         folder: where it is kept.
         name: what the next commands call the run.
+        figures: the lines to remember, where they are known already.
         between: lines between tables and closing.
     """
     limit_of = limits_of(run, topology)
     parts = [render_tables(trials, limit_of)] if trials else []
     parts += ["\n".join([*between, ""])] if between else []
-    return "\n".join([*parts, closing(trials, findings, limit_of, folder, name)])
+    if figures is None:
+        figures = figure_lines(trials, limit_of)
+    return "\n".join([*parts, closing(figures, findings, folder, name)])

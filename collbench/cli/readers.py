@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -106,16 +107,28 @@ class _Sweep:
         """Returns heading, tables and closing."""
         one = self.stored
         return run_text(
-            one.run, one.topology, one.trials, self._findings, one.folder, self._between()
+            one.run,
+            one.topology,
+            one.trials,
+            self._findings,
+            one.folder,
+            figures=self._figures,
+            between=self._between(),
         )
 
     def conclusion(self) -> list[str]:
         """Returns the figures to remember and what stands out."""
-        from collbench.report.closing import figure_lines, finding_text
+        from collbench.report.closing import finding_text
+
+        found = [finding_text(finding) for finding in self._findings]
+        return [*found, *self._between(), *self._figures]
+
+    @cached_property
+    def _figures(self) -> list[str]:
+        from collbench.report.closing import figure_lines
 
         limit_of = limits_of(self.stored.run, self.stored.topology)
-        found = [finding_text(finding) for finding in self._findings]
-        return [*found, *self._between(), *figure_lines(self.stored.trials, limit_of)]
+        return figure_lines(self.stored.trials, limit_of)
 
     def document(self) -> str:
         """Returns the JSON of ``sweep --json``."""
@@ -127,11 +140,11 @@ class _Sweep:
 
     def draw(self, album: Album) -> list[Path]:
         """Draws bandwidth and time over size."""
-        from collbench.analyze.curves import curves
+        from collbench.analyze.curves import has_times
         from collbench.report.plot import plot_run
 
         run, topology, trials = self.stored.run, self.stored.topology, self.stored.trials
-        if not curves(trials):
+        if not any(map(has_times, trials)):
             raise _nothing_to_draw(run)
         return plot_run(run, topology, trials, limits_of(run, topology), album)
 

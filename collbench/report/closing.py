@@ -18,24 +18,17 @@ from collbench.units import approximate_size, format_size, format_time_us
 _EVIDENCE_LINES = 6
 
 
-def closing(
-    trials: Sequence[Trial],
-    findings: Sequence[Finding],
-    limit_of: LimitOf,
-    folder: Path,
-    name: str,
-) -> str:
+def closing(figures: Sequence[str], findings: Sequence[Finding], folder: Path, name: str) -> str:
     """Returns the closing paragraph.
 
     Args:
-        trials: of the run.
+        figures: the lines to remember (``figure_lines``).
         findings: what stands out.
-        limit_of: what the wire allows for a case, given what ran, or None.
         folder: where the run is kept.
         name: what to call it in the next commands: ``last``, or the folder.
     """
     lines = []
-    for line in figure_lines(trials, limit_of):
+    for line in figures:
         lines += wrapped(line, "", "    ")
     if findings:
         lines += ["", "What stands out"]

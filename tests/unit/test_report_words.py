@@ -9,7 +9,7 @@ import pytest
 from collbench.analyze.limit import Limit
 from collbench.model import Finding, Reason, ReasonCode
 from collbench.plan.sweep import plan_sweep
-from collbench.report.closing import closing
+from collbench.report.closing import closing, figure_lines
 from collbench.report.heading import heading, plan_line, refused_lines
 from collbench.report.json_output import json_document
 from collbench.report.table import WIDTH
@@ -121,7 +121,7 @@ def test_what_is_refused_gets_a_line_a_collective_with_its_settings():
 
 
 def test_the_closing_lines_hold_peak_half_and_latency(reference):
-    lines = closing(reference.trials, [], no_limit, REFERENCE, "last").splitlines()
+    lines = closing(figure_lines(reference.trials, no_limit), [], REFERENCE, "last").splitlines()
 
     assert lines[1] == (
         "all_reduce float32 graph: 329.3 GB/s busbw at 1 GiB, half of it from 7.78 MiB;"
@@ -140,7 +140,9 @@ def test_the_closing_lines_hold_within_the_width_and_keep_options_whole(referenc
         next_step=f"read {long_path}",
     )
 
-    lines = closing(reference.trials, [hung], some_limit, REFERENCE, "last").splitlines()
+    lines = closing(
+        figure_lines(reference.trials, some_limit), [hung], REFERENCE, "last"
+    ).splitlines()
 
     assert [line for line in lines if len(line) > WIDTH] == [f"    {long_path}."]
     assert lines[0] == (
@@ -152,7 +154,7 @@ def test_the_closing_lines_hold_within_the_width_and_keep_options_whole(referenc
 
 
 def test_a_run_without_a_time_closes_with_its_place(reference):
-    assert closing([], [], no_limit, REFERENCE, "last").splitlines() == [
+    assert closing([], [], REFERENCE, "last").splitlines() == [
         "",
         f"Kept in {REFERENCE}",
         "  collbench plot last",
@@ -161,7 +163,7 @@ def test_a_run_without_a_time_closes_with_its_place(reference):
 
 
 def test_a_name_with_a_blank_is_quoted_where_it_is_to_be_copied():
-    assert closing([], [], no_limit, REFERENCE, "my runs/1").splitlines()[-2:] == [
+    assert closing([], [], REFERENCE, "my runs/1").splitlines()[-2:] == [
         "  collbench plot 'my runs/1'",
         "  collbench show 'my runs/1'",
     ]
@@ -172,7 +174,7 @@ def test_placements_of_one_collective_are_told_apart_in_the_closing_lines(refere
     case = msgspec.structs.replace(trial.case, in_place=not trial.case.in_place)
     both = [trial, msgspec.structs.replace(trial, case=case)]
 
-    lines = closing(both, [], no_limit, REFERENCE, "last").splitlines()
+    lines = closing(figure_lines(both, no_limit), [], REFERENCE, "last").splitlines()
 
     assert {line.partition(":")[0].rpartition(str(trial.case.mode))[2] for line in lines[:2]} == {
         " in place",
