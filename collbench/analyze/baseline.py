@@ -142,42 +142,38 @@ def make_baseline(runs: Sequence[StoredRun]) -> Baseline:
         UsageError: a planted fault, runs of several classes or simulated and real ones, one run
             twice, or no trial that is ``ok``.
     """
-    first, run_ids = runs[0], [stored.run.run_id for stored in runs]
-    hardware = hardware_class(first.run, first.topology)
-    for stored in runs:
-        refuse_odd(stored, first, hardware)
-    refuse_twice(run_ids)
+    head = head_of(runs)
     cases = _baseline_cases([stored.trials for stored in runs])
     if not cases:
         raise UsageError(
-            f"no trial of {', '.join(run_ids)} is ok: nothing to make a baseline of;"
+            f"no trial of {', '.join(head.run_ids)} is ok: nothing to make a baseline of;"
             " 'collbench show' tells why"
         )
+    return msgspec.structs.replace(head, cases=cases)
+
+
+def head_of(runs: Sequence[StoredRun]) -> Baseline:
+    """Returns a baseline of some runs that holds nothing yet.
+
+    Raises:
+        UsageError: a planted fault, runs of several classes or simulated and real ones, or one run
+            twice.
+    """
+    first, run_ids = runs[0], [stored.run.run_id for stored in runs]
+    hardware = hardware_class(first.run, first.topology)
+    for stored in runs:
+        _refuse_odd(stored, first, hardware)
+    if len(set(run_ids)) < len(run_ids):
+        raise UsageError(f"a run is given twice: {', '.join(run_ids)}; give each once")
     return Baseline(
         hardware=hardware,
-        software=softwares_of(runs),
+        software=list(dict.fromkeys(software_of(stored.run) for stored in runs)),
         run_ids=run_ids,
         simulated=first.run.simulated,
-        cases=cases,
     )
 
 
-def refuse_twice(run_ids: Sequence[str]) -> None:
-    """Refuses to count a run twice.
-
-    Raises:
-        UsageError: one is named twice.
-    """
-    if len(set(run_ids)) < len(run_ids):
-        raise UsageError(f"a run is given twice: {', '.join(run_ids)}; give each once")
-
-
-def refuse_odd(stored: StoredRun, first: StoredRun, hardware: HardwareClass) -> None:
-    """Refuses a run that cannot add to a baseline that begins with another one.
-
-    Raises:
-        UsageError: it has a planted fault, is a model's beside a real one, or of another class.
-    """
+def _refuse_odd(stored: StoredRun, first: StoredRun, hardware: HardwareClass) -> None:
     run = stored.run
     if run.planted:
         raise UsageError(
@@ -231,11 +227,6 @@ def software_of(run: Run) -> Software:
         torch=environment.torch,
         driver=environment.driver if nccl else None,
     )
-
-
-def softwares_of(runs: Sequence[StoredRun]) -> list[Software]:
-    """Returns the software of some runs, the same once."""
-    return list(dict.fromkeys(software_of(stored.run) for stored in runs))
 
 
 def baseline_bytes(baseline: Baseline) -> bytes:

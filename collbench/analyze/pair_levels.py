@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from collbench.analyze.baseline import (
@@ -11,11 +12,8 @@ from collbench.analyze.baseline import (
     HardwareClass,
     PairLevel,
     class_differences,
-    hardware_class,
+    head_of,
     make_baseline,
-    refuse_odd,
-    refuse_twice,
-    softwares_of,
 )
 from collbench.analyze.pair_rows import state_of_run
 from collbench.analyze.pair_verdicts import NodeState
@@ -40,24 +38,13 @@ def baseline_of(runs: Sequence[StoredRun]) -> Baseline:
     if not all(of_pairs):
         named = ", ".join(f"{stored.run.run_id} of '{stored.run.command}'" for stored in runs)
         raise UsageError(f"a baseline holds cases or pairs, and the runs are of both: {named}")
-    first, run_ids = runs[0], [stored.run.run_id for stored in runs]
-    hardware = hardware_class(first.run, first.topology)
-    for stored in runs:
-        refuse_odd(stored, first, hardware)
-    refuse_twice(run_ids)
-    levels = _levels(runs)
+    head, levels = head_of(runs), _levels(runs)
     if not levels:
         raise UsageError(
-            f"no good pair in {', '.join(run_ids)}: nothing to make a baseline of; 'collbench show'"
-            " tells why"
+            f"no good pair in {', '.join(head.run_ids)}: nothing to make a baseline of; 'collbench"
+            " show' tells why"
         )
-    return Baseline(
-        hardware=hardware,
-        software=softwares_of(runs),
-        run_ids=run_ids,
-        simulated=first.run.simulated,
-        pairs=levels,
-    )
+    return msgspec.structs.replace(head, pairs=levels)
 
 
 def _levels(runs: Sequence[StoredRun]) -> list[PairLevel]:
