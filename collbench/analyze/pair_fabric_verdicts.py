@@ -76,7 +76,7 @@ def _path(found: Analysis, one: Screen, path: SlowPath, confirmed: bool) -> Fabr
     effect = effect_of(relative, one.spread)
     return FabricVerdict(
         code=FabricCode.SLOW_PATH,
-        nodes=(path.a, path.b),
+        nodes=(min(path.a, path.b), max(path.a, path.b)),
         rail=one.rail,
         measured=path.value,
         expected=path.value / math.exp(path.deviation),
