@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,20 +34,21 @@ class Table:
     """Rows that are not shown."""
 
 
+Details = Callable[[], tuple[Sequence[Spot], Table]]
+"""Returns the words of a picture's points or cells, and the figures behind it."""
+
+
 class Album(Protocol):
     """Takes pictures as they are finished; a figure is closed after it."""
 
-    def add(
-        self, figure: Any, name: str, title: str, spots: Sequence[Spot], table: Table
-    ) -> list[Path]:
+    def add(self, figure: Any, name: str, title: str, details: Details) -> list[Path]:
         """Keeps a picture.
 
         Args:
             figure: matplotlib's, drawn.
             name: of its file, without an ending.
             title: what it shows, in a few words.
-            spots: of its points or cells.
-            table: the figures behind it.
+            details: asked for only where they are shown.
 
         Returns:
             The files written.
@@ -64,11 +65,9 @@ class FilesAlbum:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def add(
-        self, figure: Any, name: str, title: str, spots: Sequence[Spot], table: Table
-    ) -> list[Path]:
+    def add(self, figure: Any, name: str, title: str, details: Details) -> list[Path]:
         """Writes ``name.png`` and ``name.svg``."""
-        del title, spots, table
+        del title, details
         paths = [self._folder / f"{name}.{suffix}" for suffix in FORMATS]
         for path in paths:
             figure.savefig(path, dpi=150)

@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def draw_heat_maps(
                 f"{run.run_id}-{words}-settings",
                 f"Settings against the default: {one.name}",
             )
-            paths += album.add(figure, name, title, *_figures(axes, one))
+            paths += album.add(figure, name, title, partial(_figures, axes, one))
             pyplot.close(figure)
     return paths
 

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from collbench.report.album import Spot, Table
+from collbench.report.album import Details, Spot, Table
 
 MOST_SPOTS = 5000
 """Of a picture; the table has all of them."""
@@ -46,12 +46,11 @@ class InlineAlbum:
     prefix: str
     pictures: list[InlinePicture] = field(default_factory=list)
 
-    def add(
-        self, figure: Any, name: str, title: str, spots: Sequence[Spot], table: Table
-    ) -> list[Path]:
+    def add(self, figure: Any, name: str, title: str, details: Details) -> list[Path]:
         """Keeps the picture; no file is written."""
         del name
         anchor = f"{self.prefix}-{len(self.pictures) + 1}"
+        spots, table = details()
         shown = spots[:MOST_SPOTS]
         self.pictures.append(
             InlinePicture(

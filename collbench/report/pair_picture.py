@@ -84,8 +84,12 @@ def draw_pair_matrix(
         shades.bar(figure, image, left)
         _say_what_it_is(figure, left, state, result, about, matrix)
         name, title = f"{about.run.run_id}-pairs", "Pairs of nodes"
-        spots = list(pair_spots(left, state, matrix))
-        paths = album.add(figure, name, title, spots, nodes_table(state, result))
+        paths = album.add(
+            figure,
+            name,
+            title,
+            lambda: (list(pair_spots(left, state, matrix)), nodes_table(state, result)),
+        )
         pyplot.close(figure)
     return paths
 

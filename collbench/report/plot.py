@@ -10,7 +10,7 @@ from typing import Any
 from collbench.analyze.curves import Curve, curves, name_among
 from collbench.analyze.limit import LimitOf
 from collbench.model import Case, Mode, Run, Topology, Trial
-from collbench.report.album import Album
+from collbench.report.album import Album, Spot, Table
 from collbench.report.curve_points import curve_spots, curves_table
 from collbench.report.heat_map import draw_heat_maps
 from collbench.report.picture import SETTINGS, draw_mark, heading_text
@@ -93,13 +93,17 @@ def plot_run(
             if found:
                 _draw_legend(figure, above, inside=inside)
         _say_what_it_is(figure, panels[1][0], run, topology)
-        spots = [
-            spot
-            for found, above, below in zip(columns, *panels, strict=True)
-            for spot in curve_spots(found, above, below)
-        ]
+
+        def details() -> tuple[list[Spot], Table]:
+            spots = [
+                spot
+                for found, above, below in zip(columns, *panels, strict=True)
+                for spot in curve_spots(found, above, below)
+            ]
+            return spots, curves_table(found_curves)
+
         title = "Bus bandwidth and time over message size"
-        paths = album.add(figure, run.run_id, title, spots, curves_table(found_curves))
+        paths = album.add(figure, run.run_id, title, details)
         pyplot.close(figure)
     return paths + draw_heat_maps(run, topology, trials, album)
 

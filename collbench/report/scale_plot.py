@@ -21,7 +21,7 @@ from collbench.analyze.rate_unit import RateUnit
 from collbench.analyze.scale_types import PAIRED, RINGS, NodeOrder, Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict
 from collbench.analyze.scale_words import conclusion
-from collbench.report.album import Album
+from collbench.report.album import Album, Spot, Table
 from collbench.report.picture import SETTINGS, draw_mark, heading_text
 from collbench.report.scale_about import (
     Curve,
@@ -92,9 +92,13 @@ def draw_scale(
             nodes_axes = sides[-1].subplots()
             _draw_nodes(nodes_axes, verdict, others, unit, about)
         _say_what_it_is(figure, verdict, about)
-        spots = [*scale_spots(pairs_axes, paired, unit), *scale_spots(nodes_axes, others, unit)]
+
+        def details() -> tuple[list[Spot], Table]:
+            of_pairs = scale_spots(pairs_axes, paired, unit)
+            return [*of_pairs, *scale_spots(nodes_axes, others, unit)], scale_table(curves, unit)
+
         name, title = f"{about.run.run_id}-scale", "Rates of pairs, and bandwidth over nodes"
-        paths = album.add(figure, name, title, spots, scale_table(curves, unit))
+        paths = album.add(figure, name, title, details)
         pyplot.close(figure)
     return paths
 

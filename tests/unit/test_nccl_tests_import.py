@@ -21,17 +21,6 @@ FILES = sorted(path for path in DATA.rglob("*.*") if path != NO_ROWS)
 
 
 @pytest.fixture
-def called(tmp_path):
-    """Calls a command with the results folder of the test."""
-
-    def call(*arguments):
-        words = [*map(str, arguments), "--results", str(tmp_path / "runs")]
-        return CliRunner().invoke(cli, words, standalone_mode=False)
-
-    return call
-
-
-@pytest.fixture
 def imported(called, tmp_path):
     """Imports files into a cluster and returns its runs, the first made first."""
 

@@ -5,25 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from collbench.cli.main import cli
 from collbench.errors import UsageError
 
 DATA = Path(__file__).parents[1] / "data" / "nccl-tests"
 WANTED = "give what nccl-tests printed, or its -J file"
 AS_TEXT = "give what it printed as text instead"
-
-
-@pytest.fixture
-def called(tmp_path):
-    """Calls a command with the results folder of the test."""
-
-    def call(*arguments):
-        words = [*map(str, arguments), "--results", str(tmp_path / "runs")]
-        return CliRunner().invoke(cli, words, standalone_mode=False)
-
-    return call
 
 
 BAD = {
