@@ -109,7 +109,7 @@ def _become_worker(order: ForkWorker, descriptors: list[int], join_group: JoinGr
         os._exit(status)
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Entry point. Arguments: the control socket's descriptor, the supervisor's pid, the way."""
     descriptor, parent_pid, via = sys.argv[1:]
     leave_signals_to_the_supervisor()
@@ -125,6 +125,10 @@ def main() -> None:
         )
     control.send(msgspec.json.encode(Ready()))
     serve(control, join_group)
+    # Python would take a second to take apart what torch made, and the supervisor waits for the end.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
