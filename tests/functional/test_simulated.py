@@ -29,7 +29,7 @@ def test_the_table_holds_the_models_figures(collbench, model):
     ]
 
 
-def test_every_collective_has_its_factor(collbench, model):
+def test_every_collective_has_its_factor(here, collbench, model):
     names = {
         "all_reduce": 1.5,
         "all_gather": 0.75,
@@ -41,9 +41,7 @@ def test_every_collective_has_its_factor(collbench, model):
         "scatter": 0.75,
         "send_recv": 1.0,
     }
-    done = collbench.run(
-        "sweep", "--simulate", model, "--collective", ",".join(names), "--sizes", "1M"
-    )
+    done = here("sweep", "--simulate", model, "--collective", ",".join(names), "--sizes", "1M")
 
     assert done.returncode == 0, done.stderr
     stored = collbench.stored()
@@ -57,11 +55,11 @@ def test_every_collective_has_its_factor(collbench, model):
         assert trial.stop_reason == "precise"
 
 
-def test_noise_comes_from_the_seed(collbench, tmp_path):
+def test_noise_comes_from_the_seed(here, tmp_path):
     path = tmp_path / "noisy.toml"
     path.write_text("ranks = 2\nnoise = 0.05\nseed = 3\n")
     command = ("sweep", "--simulate", str(path), "--sizes", "1M", "--repeats", "2", "--json")
-    first, second = (collbench.run(*command) for _ in range(2))
+    first, second = (here(*command) for _ in range(2))
 
     def medians(text):
         import json
@@ -81,10 +79,10 @@ def test_noise_comes_from_the_seed(collbench, tmp_path):
         ("bandwidth_gb_per_s = 0", "bandwidth_gb_per_s must be above 0"),
     ],
 )
-def test_a_model_that_cannot_be_is_refused_in_a_line(collbench, tmp_path, content, text):
+def test_a_model_that_cannot_be_is_refused_in_a_line(here, collbench, tmp_path, content, text):
     path = tmp_path / "fabric.toml"
     path.write_text(content)
-    done = collbench.run("sweep", "--simulate", str(path))
+    done = here("sweep", "--simulate", str(path))
 
     assert done.returncode == 2
     assert done.stdout == ""
@@ -103,19 +101,19 @@ def slower(tmp_path):
     return str(path)
 
 
-def test_a_slower_fabric_is_below_the_baseline(collbench, model, slower, tmp_path):
-    good = collbench.run("sweep", "--simulate", model, *BARRED)
+def test_a_slower_fabric_is_below_the_baseline(here, collbench, model, slower, tmp_path):
+    good = here("sweep", "--simulate", model, *BARRED)
     assert good.returncode == 0, good.stderr
     path = tmp_path / "b.json"
-    kept = collbench.run("baseline", "last", "-o", str(path))
+    kept = here("baseline", "last", "-o", str(path))
     assert kept.returncode == 0, kept.stderr
     assert kept.stdout.startswith("SIMULATED: 2 cases, 3 repeats, of ")
 
-    again = collbench.run("sweep", "--simulate", model, *BARRED, "--baseline", str(path))
+    again = here("sweep", "--simulate", model, *BARRED, "--baseline", str(path))
     assert again.returncode == 0, again.stderr
     assert again.stdout.endswith("    2 pass; tolerance 5 %\n  Every bar is met.\n")
 
-    done = collbench.run("sweep", "--simulate", slower, *BARRED, "--baseline", str(path))
+    done = here("sweep", "--simulate", slower, *BARRED, "--baseline", str(path))
     assert done.returncode == 1, done.stderr
     # 64 MiB: 10 + 64 x 2**20 x 1.5 / 100e3 us, and / 80e3.
     assert "    BELOW   all_reduce float32 64 MiB eager  1017 -> 1268 us  +24.8%" in done.stdout
@@ -135,8 +133,8 @@ def test_a_slower_fabric_is_below_the_baseline(collbench, model, slower, tmp_pat
         (("--min-of-limit", "85%"), 4, "bar_unclear", "  Cannot tell: 1 unclear."),
     ],
 )
-def test_bars_decide_the_exit_status(collbench, model, bars, status, code, line):
-    done = collbench.run("sweep", "--simulate", model, *BARRED, *bars)
+def test_bars_decide_the_exit_status(here, collbench, model, bars, status, code, line):
+    done = here("sweep", "--simulate", model, *BARRED, *bars)
 
     assert done.returncode == status, done.stderr
     assert done.stdout.splitlines()[-1].startswith(line)
@@ -146,31 +144,33 @@ def test_bars_decide_the_exit_status(collbench, model, bars, status, code, line)
     assert verdict.text not in done.stdout.partition("\nBars\n")[0]  # the section says it
 
     document = msgspec.json.decode(
-        collbench.run("sweep", "--simulate", model, *BARRED, *bars, "--json").stdout
+        here("sweep", "--simulate", model, *BARRED, *bars, "--json").stdout
     )
     assert document["exit_code"] == status
     assert code in [found["code"] for found in document["verdicts"]]
 
 
-def test_a_run_that_goes_on_is_held_against_the_bars_of_before(collbench, model):
-    first = collbench.run("sweep", "--simulate", model, *BARRED, "--min-busbw", "120")
+def test_a_run_that_goes_on_is_held_against_the_bars_of_before(here, collbench, model):
+    first = here("sweep", "--simulate", model, *BARRED, "--min-busbw", "120")
     assert first.returncode == 1, first.stderr
 
-    done = collbench.run("sweep", "--resume", "last")
+    done = here("sweep", "--resume", "last")
     assert done.returncode == 1, done.stderr
     assert "  Bars missed: 1 below." in done.stdout
 
-    eased = collbench.run("sweep", "--resume", "last", "--min-busbw", "90")
+    eased = here("sweep", "--resume", "last", "--min-busbw", "90")
     assert eased.returncode == 0, eased.stderr
     assert collbench.stored().run.exit_code == 0
 
 
-def test_a_bar_for_other_hardware_stops_before_anything_is_measured(collbench, model, tmp_path):
-    assert collbench.run("sweep", "--simulate", model, *BARRED).returncode == 0
+def test_a_bar_for_other_hardware_stops_before_anything_is_measured(
+    here, collbench, model, tmp_path
+):
+    assert here("sweep", "--simulate", model, *BARRED).returncode == 0
     path = tmp_path / "more.toml"
     path.write_text("ranks = 8\n")
 
-    done = collbench.run("sweep", "--simulate", str(path), *BARRED, "--baseline", "last")
+    done = here("sweep", "--simulate", str(path), *BARRED, "--baseline", "last")
 
     assert done.returncode == 2
     assert "--baseline last is for other hardware: ranks 4 there and 8 here" in done.stderr

@@ -7,11 +7,11 @@ import pytest
 FABRICS = Path(__file__).parents[2] / "suites/fabrics"
 
 
-def test_a_sweep_over_512_ranks_has_the_fabrics_figures(collbench, tmp_path):
+def test_a_sweep_over_512_ranks_has_the_fabrics_figures(here, collbench, tmp_path):
     path = tmp_path / "fabric.toml"
     text = (FABRICS / "leaf_spine_64.toml").read_text()
     path.write_text(text.replace("noise = { size = 0.005 }\n", ""))
-    done = collbench.run(
+    done = here(
         "sweep", "--simulate", str(path), "--collective", "all_to_all,all_reduce", "--sizes", "1G"
     )
 
@@ -35,12 +35,12 @@ def test_a_sweep_over_512_ranks_has_the_fabrics_figures(collbench, tmp_path):
     assert by_name["all_to_all"].summary.median_us == pytest.approx(across_us)
 
 
-def test_a_run_can_be_resumed_and_shown(collbench):
+def test_a_run_can_be_resumed_and_shown(here, collbench):
     fabric = str(FABRICS / "healthy_8.toml")
-    done = collbench.run("sweep", "--simulate", fabric, "--sizes", "1M", "--repeats", "2")
+    done = here("sweep", "--simulate", fabric, "--sizes", "1M", "--repeats", "2")
     assert done.returncode == 0, done.stderr
     kept = [trial.summary.median_us for trial in collbench.stored().trials]
-    again = collbench.run("sweep", "--resume", "last")
+    again = here("sweep", "--resume", "last")
 
     assert again.returncode == 0, again.stderr
     assert [trial.summary.median_us for trial in collbench.stored().trials] == kept
@@ -54,15 +54,15 @@ def test_a_run_can_be_resumed_and_shown(collbench):
         ("split_8", "not ready: rank 0 and 63 more; their nodes are split"),
     ],
 )
-def test_a_fault_ends_the_command_with_its_words(collbench, name, word):
-    done = collbench.run("sweep", "--simulate", str(FABRICS / f"{name}.toml"), "--sizes", "1M")
+def test_a_fault_ends_the_command_with_its_words(here, name, word):
+    done = here("sweep", "--simulate", str(FABRICS / f"{name}.toml"), "--sizes", "1M")
 
     assert done.returncode == 4, done.stderr
     assert word in " ".join(done.stdout.split())
 
 
-def test_who_is_left_out_is_named(collbench):
-    done = collbench.run(
+def test_who_is_left_out_is_named(here):
+    done = here(
         "sweep", "--simulate", str(FABRICS / "faults_16.toml"), "--sizes", "1M", "--dry-run"
     )
 
@@ -70,10 +70,10 @@ def test_who_is_left_out_is_named(collbench):
     assert "  node04 is left out: driver 570.86.15 against 575.51.03" in done.stdout
 
 
-def test_a_fabric_that_cannot_be_is_refused_in_a_line(collbench, tmp_path):
+def test_a_fabric_that_cannot_be_is_refused_in_a_line(here, tmp_path):
     path = tmp_path / "fabric.toml"
     path.write_text("[fabric]\nnodes = 2\nrail = 8\n")
-    done = collbench.run("sweep", "--simulate", str(path))
+    done = here("sweep", "--simulate", str(path))
 
     assert done.returncode == 2
     assert done.stdout == ""
