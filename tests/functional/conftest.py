@@ -80,6 +80,13 @@ class Collbench:
                     found.append(f"{process.pid} {' '.join(process.cmdline())}")
         return found
 
+    def end(self) -> None:
+        """Kills what still runs of the latest command, and waits until nothing is left of any."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+        wait_until(lambda: not self.leftovers(), "all processes ended")
+
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     """Polls; a condition that never comes true fails the test with its name."""
@@ -89,19 +96,32 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def wait() -> Callable[[Callable[[], bool], str], None]:
     return wait_until
 
 
+@contextlib.contextmanager
+def sandbox(results: Path) -> Iterator[Collbench]:
+    """Ends with nothing of it running, or fails."""
+    made = Collbench(results)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
 @pytest.fixture
 def collbench(tmp_path: Path) -> Iterator[Collbench]:
-    sandbox = Collbench(tmp_path / "results")
-    yield sandbox
-    if sandbox.process is not None and sandbox.process.poll() is None:
-        sandbox.process.kill()
-        sandbox.process.communicate()
-    wait_until(lambda: not sandbox.leftovers(), "all processes ended")
+    with sandbox(tmp_path / "results") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Collbench]]:
+    """Makes sandboxes for runs that several tests of a module look at and none changes."""
+    with contextlib.ExitStack() as made:
+        yield lambda: made.enter_context(sandbox(tmp_path_factory.mktemp("sandbox") / "results"))
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ def test_one_setting_stands_in_the_title_and_in_the_record(collbench):
     assert settings_of(stored) == [{INTERFACE: "lo"}] * 2
 
 
-def test_a_dry_run_tells_the_settings(collbench):
-    done = collbench.run("sweep", "--dry-run", *QUICK, *env(OURS, "a", "b"))
+def test_a_dry_run_tells_the_settings(here):
+    done = here("sweep", "--dry-run", *QUICK, *env(OURS, "a", "b"))
 
     assert done.returncode == 0, done.stderr
     assert "x 2 settings: 4 cases" in done.stdout
