@@ -226,7 +226,10 @@ def test_node_0_killed_stops_the_others_and_resume_goes_on(in_second_case, lab):
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+    ("number", "code"),
+    # Both signals have one handler, and tests/functional/test_faults.py sends both to one node.
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak), (signal.SIGTERM, 143)],
+    ids=["SIGINT", "SIGTERM"],
 )
 def test_an_interrupted_node_0_lets_the_others_go(in_second_case, number, code):
     sweeps = in_second_case
