@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from setting_cases import VARIABLES, made_case, swept_by
 
+from collbench.engine import gathering
 from collbench.engine.lineup import count_starts
 from collbench.engine.protocol import Group, Round
 from collbench.errors import NothingMeasured
@@ -18,6 +19,13 @@ RING, TREE = {"NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Tree"}
 SMALL, LARGE = {"NCCL_BUFFSIZE": "1"}, {"NCCL_BUFFSIZE": "2"}
 ONE, TWO = {"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}
 KILLED = "rank 1 (pid 1001) dead: SIGKILL in call 7"
+
+
+@pytest.fixture(autouse=True)
+def _little_grace(monkeypatch):
+    """After a fault other news is waited for; here it comes at once."""
+    monkeypatch.setattr(gathering, "_GRACE_S", 0.1)
+    monkeypatch.setattr(gathering, "_LOOK_S", 0.02)
 
 
 @pytest.fixture
