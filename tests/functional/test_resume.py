@@ -1,5 +1,6 @@
 """``sweep --resume`` after a kill, an interruption and a crash, with real workers."""
 
+import shutil
 import signal
 
 import pytest
@@ -9,6 +10,7 @@ from collbench.store import read_run
 QUESTION = ("--collective", "all_reduce,all_gather,reduce_scatter", "--sizes", "64K")
 SLOW = (*QUESTION, "-n", "100", "-w", "1", "-T", "20s", "--plant", "late:rank=1,ms=10")
 """A trial takes a second or more, whatever the machine: time to end the run in its midst."""
+SHORT = (*QUESTION, "-n", "20")
 
 
 def assert_whole(collbench, parts):
@@ -23,13 +25,29 @@ def assert_whole(collbench, parts):
     assert collbench.leftovers() == []
 
 
-@pytest.mark.parametrize("given", [(), SLOW], ids=["alone", "with the options"])
-def test_a_run_whose_supervisor_was_killed_goes_on(collbench, wait, given):
-    process = collbench.start("sweep", *SLOW)
-    wait(lambda: collbench.trials_kept() == 1, "the first trial kept")
+@pytest.fixture(scope="module")
+def killed(sandboxes, wait):
+    """The results of a run whose supervisor was killed after one trial of three."""
+    shared = sandboxes()
+    process = shared.start("sweep", *SLOW)
+    wait(lambda: shared.trials_kept() == 1, "the first trial kept")
     process.kill()
     process.communicate()
-    wait(lambda: collbench.leftovers() == [], "all processes ended")
+    wait(lambda: shared.leftovers() == [], "all processes ended")
+    return shared.results
+
+
+@pytest.fixture(scope="module")
+def whole(sandboxes):
+    """The results of a run that ended well."""
+    shared = sandboxes()
+    assert shared.run("sweep", *SHORT).returncode == 0
+    return shared.results
+
+
+@pytest.mark.parametrize("given", [(), SLOW], ids=["alone", "with the options"])
+def test_a_run_whose_supervisor_was_killed_goes_on(collbench, killed, given):
+    shutil.copytree(killed, collbench.results)
     before = collbench.stored()
     assert before.run.exit_code is None
 
@@ -83,8 +101,8 @@ def test_a_crashed_trial_is_run_again(collbench, wait):
     assert_whole(collbench, 1)
 
 
-def test_a_torn_last_line_is_measured_again(collbench):
-    assert collbench.run("sweep", *QUESTION, "-n", "20").returncode == 0
+def test_a_torn_last_line_is_measured_again(collbench, whole):
+    shutil.copytree(whole, collbench.results)
     path = collbench.stored().folder / "trials.jsonl"
     path.write_bytes(path.read_bytes()[:-40])
 
@@ -103,12 +121,12 @@ def test_a_torn_last_line_is_measured_again(collbench):
         (("--seed", "0"), None),
     ],
 )
-def test_only_the_same_question_goes_on(collbench, more, words):
-    assert collbench.run("sweep", *QUESTION, "-n", "20").returncode == 0
+def test_only_the_same_question_goes_on(collbench, whole, more, words):
+    shutil.copytree(whole, collbench.results)
     (folder,) = collbench.folders()
     run = (folder / "run.json").read_bytes()
 
-    done = collbench.run("sweep", *QUESTION, "-n", "20", *more, "--resume", "last")
+    done = collbench.run("sweep", *SHORT, *more, "--resume", "last")
 
     if words is None:
         assert done.returncode == 0, done.stderr
@@ -120,8 +138,8 @@ def test_only_the_same_question_goes_on(collbench, more, words):
     assert (folder / "run.json").read_bytes() == run
 
 
-def test_another_environment_is_refused_and_leaves_the_run_as_it_was(collbench, monkeypatch):
-    assert collbench.run("sweep", *QUESTION, "-n", "20").returncode == 0
+def test_another_environment_is_refused_and_leaves_the_run_as_it_was(collbench, whole, monkeypatch):
+    shutil.copytree(whole, collbench.results)
     path = collbench.stored().folder / "trials.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
     run = (path.parent / "run.json").read_bytes()
@@ -137,7 +155,9 @@ def test_another_environment_is_refused_and_leaves_the_run_as_it_was(collbench, 
 
 
 def test_a_run_that_still_goes_on_is_left_alone(collbench, wait):
-    first = collbench.start("sweep", *SLOW)
+    # The second case takes 50 s and is not waited for: far longer than the other command.
+    late = ("--plant", "late:rank=1,ms=500,collective=all_gather")
+    first = collbench.start("sweep", *QUESTION, "-n", "100", *late)
     try:
         wait(lambda: collbench.trials_kept() == 1, "the first trial kept")
         done = collbench.run("sweep", "--resume", "last")
