@@ -125,7 +125,7 @@ def main() -> NoReturn:
         )
     control.send(msgspec.json.encode(Ready()))
     serve(control, join_group)
-    # Python would take a second to take apart what torch made, and the supervisor waits for the end.
+    # Python would take torch apart for a second, and the supervisor waits for the end.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
