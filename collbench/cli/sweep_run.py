@@ -63,7 +63,7 @@ def run_sweep(
         conclusion: what the command makes of the trials; a sweep's without.
     """
     conclusion = conclusion or Conclusion()
-    given, argv_of_before = with_options_of_before(context, given)
+    given, argv_of_before = with_options_of_before(context, given, conclusion.command)
     given = with_bars_of_before(context, given, argv_of_before)
     request = build_request(**given)
     conclusion.check(settings_of(request.suite))
