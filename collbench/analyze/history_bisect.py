@@ -9,8 +9,9 @@ span is all that the repeats can tell.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -36,6 +37,7 @@ class Change:
     base: int
     new: int
     case: CaseComparison
+    """With the ratio of what lies after the change, up to the next one, to what lies before it."""
     named: bool
     """Whether ``new`` made the change; else it is one of the releases after ``base``."""
 
@@ -94,19 +96,43 @@ def _changes(
         last = spans[place + 1][0] if place + 1 < len(spans) else having[-1]
         numbers = [n for n in having if min(first, base) <= n <= max(last, new)]
         steps = [n for n in numbers if base < n <= new]
-        possible = _possible_steps([np.log(times[n][key]) for n in numbers], numbers, steps)
+        logs = [np.log(times[n][key]) for n in numbers]
+        possible = _possible_steps(logs, numbers, steps)
         before = having[having.index(possible[0]) - 1]
-        pair = (before, possible[-1])
-        yield Change(
-            base=pair[0],
-            new=pair[1],
-            case=surely.get(pair)
-            or max(
-                (case for one, case in surely.items() if base <= one[0] and one[1] <= new),
-                key=lambda case: case.surely,
-            ),
-            named=len(possible) == 1,
+        sure = max(
+            (case for one, case in surely.items() if base <= one[0] and one[1] <= new),
+            key=lambda case: case.surely,
         )
+        sides = (
+            np.concatenate(logs[: numbers.index(before) + 1]),
+            np.concatenate(logs[numbers.index(possible[-1]) :]),
+        )
+        yield Change(
+            base=before, new=possible[-1], case=_sized(sure, *sides), named=len(possible) == 1
+        )
+
+
+def _sized(sure: CaseComparison, before: FloatArray, after: FloatArray) -> CaseComparison:
+    """Returns a sure change with what it comes to: all releases before it against all after it.
+
+    Args:
+        sure: two releases that surely differ.
+        before: log times, from the change before it on.
+        after: up to the next one.
+    """
+    change = float(after.mean() - before.mean())
+    freedom = before.size + after.size - 2
+    squares = sum(float(np.sum((side - side.mean()) ** 2)) for side in (before, after))
+    error = math.sqrt(squares / freedom * (1 / before.size + 1 / after.size))
+    reach = float(stats.t.ppf(0.975, freedom)) * error
+    return replace(
+        sure,
+        base_us=math.exp(before.mean()),
+        new_us=math.exp(after.mean()),
+        ratio=math.exp(change),
+        low=math.exp(change - reach),
+        high=math.exp(change + reach),
+    )
 
 
 def _joined(

@@ -53,14 +53,15 @@ def show(
         say("\n\n".join([*texts, *(["\n".join(lines)] if lines else [])]))
     if plot is None:
         return
-    folder = Path(plot)
+    folder, paths = Path(plot), []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for number, (one, what) in enumerate(zip(series, found, strict=True), 1):
             name = "history" if len(series) == 1 else f"history-{number}"
-            for path in draw_history(one, what.changes, FilesAlbum(folder), name):
-                say(str(path), err=as_json)
+            paths += draw_history(one, what.changes, FilesAlbum(folder), name)
     except OSError as problem:
         raise UsageError(
             f"cannot draw into '{folder}': {problem.strerror}; give another folder with --plot"
         ) from None
+    for path in paths:
+        say(str(path), err=as_json)

@@ -100,15 +100,22 @@ def _loaded(option: str, word: str) -> Loaded:
 
 def _folders(names: Sequence[str], root: Path) -> list[Path]:
     """Returns the run folders that are meant, each once."""
-    from collbench.store import find_run, list_runs
+    from collbench.store import find_run, list_runs, runs_inside
 
     if not names:
         return [listed.folder for listed in list_runs(root)]
     found: list[Path] = []
     for name in names:
-        inside = [listed.folder for listed in list_runs(Path(name))] if Path(name).is_dir() else []
+        inside = [*runs_inside(Path(name)), *_of_clusters(Path(name))]
         found += inside or [find_run(name, root)]
     return list(dict.fromkeys(folder.resolve() for folder in found))
+
+
+def _of_clusters(folder: Path) -> list[Path]:
+    """Returns the runs in a folder of clusters."""
+    from collbench.store import list_runs
+
+    return [listed.folder for listed in list_runs(folder)] if folder.is_dir() else []
 
 
 def _usable(
