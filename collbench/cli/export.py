@@ -142,7 +142,7 @@ def jsonl(run: str, output: str | None, force: bool, results: str | None) -> Non
 def parquet(run: str, output: str | None, force: bool, results: str | None) -> None:
     """Write RUN's trials as Parquet into the file that -o names; types are kept.
 
-    Of a run of any command. It needs pyarrow: pip install 'collbench[parquet]'.
+    Of a run of any command. It needs pyarrow, which the extra `parquet` brings.
     """
     from collbench.cli.export_files import put, read_told
     from collbench.interop.table_files import parquet_bytes, trial_table
