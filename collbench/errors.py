@@ -78,6 +78,16 @@ class EngineError(CollbenchError):
     """The engine broke one of its own rules."""
 
 
+def install_words(extra: str) -> str:
+    """Returns how an extra is installed, from an index and from a clone.
+
+    Args:
+        extra: its name in pyproject.toml: ``native``, ``parquet``, ``history``.
+    """
+    clone = f"pip install -c constraints.txt -e '.[{extra}]'"
+    return f"pip install 'collbench[{extra}]', in a clone {clone}"
+
+
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """Returns ``"; did you mean 'x'?"`` for the closest allowed word, or an empty string."""
     by_lower = {name.lower(): name for name in allowed}

@@ -7,6 +7,7 @@ the numbers are.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +36,11 @@ class MedianInterval:
         if self.median <= 0:
             return math.inf
         return max(self.high - self.median, self.median - self.low) / self.median
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Returns the geometric mean of values above zero: the middle of repeats' times."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def lag1_autocorrelation(values: FloatArray) -> float:

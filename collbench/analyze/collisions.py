@@ -29,11 +29,14 @@ _FULL = 0.9
 _UNEVEN = 1.35
 """Best over worst pair of a round: three flows where two had full rate differ by 1.5, and 64 pairs
 with 5 % of noise by 1.27."""
-_SHARE_UNEVEN = 0.2
+UNEVEN_ROUNDS = 0.2
+"""The share of them from which on they are more than chance."""
 _SHARE_FULL = 0.05
 _SAME_SUM = 0.10
 """Scatter of the rounds about the law of one link. Collisions scatter them by 0.13 and more (1st
 percentile; mostly 0.2 to 0.4), TCP on a busy host by up to 0.08."""
+_ONE_UPLINK = 1.5
+"""A knee below: the uplinks carry one node link, so that there is nothing to hash over."""
 _PAST_KNEE = 1.25
 _FEWEST_ROUNDS = 4
 _RESAMPLES = 400
@@ -53,6 +56,8 @@ class Collisions:
     """Of the pairs that keep their full rate."""
     median: float
     worst: float
+    uneven: float = 0.0
+    """The share of rounds whose pairs differ."""
     ratio: Ratio | None = None
     """Oversubscription with collisions taken into account."""
 
@@ -104,13 +109,15 @@ def find_collisions(
     full = float(np.mean(shares >= _FULL))
     uneven = float(np.mean([_is_uneven(one) for one in late]))
     mixed = flows_at_full_rate is not None and full >= _SHARE_FULL
-    there = (uneven >= _SHARE_UNEVEN or mixed) and not _shared_unfairly(rounds)
+    single = flows_at_full_rate is not None and flows_at_full_rate < _ONE_UPLINK and not full
+    there = (uneven >= UNEVEN_ROUNDS or mixed) and not (single or _shared_unfairly(rounds))
     return Collisions(
         there=there,
         rounds=len(late),
         share_full=full,
         median=float(np.median(shares)),
         worst=float(shares.min()),
+        uneven=uneven,
         ratio=_hashed_ratio(rounds, leaf_size) if there else None,
     )
 

@@ -64,9 +64,8 @@ def differences(base: Sequence[StoredRun], new: Sequence[StoredRun]) -> Differen
     """
     runs = [*base, *new]
     _refuse_simulated_beside_real(runs)
-    used = all(_nics_used(stored) is not None for stored in runs)
-    leaves = all(_leaf_spread(stored) is not None for stored in runs)
-    shapes = [[_shape(stored, used=used, leaves=leaves) for stored in side] for side in (base, new)]
+    found = shapes_of(runs)
+    shapes = [found[: len(base)], found[len(base) :]]
     for side, facts in zip((base, new), shapes, strict=True):
         _refuse_odd(side, facts)
     return Differences(
@@ -80,6 +79,16 @@ def differences(base: Sequence[StoredRun], new: Sequence[StoredRun]) -> Differen
             if stored.run.planted
         ),
     )
+
+
+def shapes_of(runs: Sequence[StoredRun]) -> list[Facts]:
+    """Returns what each run would have to share with others to be compared with them.
+
+    What is not known of all of them (the NICs in use, the leaves) does not count.
+    """
+    used = all(_nics_used(stored) is not None for stored in runs)
+    leaves = all(_leaf_spread(stored) is not None for stored in runs)
+    return [_shape(stored, used=used, leaves=leaves) for stored in runs]
 
 
 def _refuse_simulated_beside_real(runs: Sequence[StoredRun]) -> None:

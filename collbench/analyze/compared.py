@@ -12,7 +12,7 @@ from collbench.analyze.compare import Comparison, compare_cases
 from collbench.analyze.curves import in_reading_order
 from collbench.analyze.keys import CaseKey, case_key
 from collbench.analyze.located import Location, locate
-from collbench.analyze.sides import times_of_runs, with_words_of
+from collbench.analyze.sides import Times, times_of_runs, with_words_of
 from collbench.errors import UsageError
 from collbench.model import Case, Proof, Status, Trial
 from collbench.nccl.settings import setting_order, setting_text
@@ -40,6 +40,11 @@ class Side:
     def trials(self) -> list[Trial]:
         """Of all runs, each in reading order."""
         return [trial for stored in self.runs for trial in in_reading_order(stored.trials)]
+
+    @property
+    def times(self) -> Times:
+        """By case, one time a repeat in us; each run adds its repeats."""
+        return times_of_runs([stored.trials for stored in self.runs])
 
     @property
     def settings(self) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
-from collbench.analyze.collisions import Collisions
+from collbench.analyze.collisions import UNEVEN_ROUNDS, Collisions
 from collbench.analyze.knee_points import Latency
 from collbench.analyze.scale_types import (
     PAIRED,
@@ -122,7 +122,10 @@ def collisions(found: Collisions | None) -> FalseKnee:
         return FalseKnee(kind=FalseKneeKind.COLLISIONS, found=None, text=text)
     spread = f"median {found.median:.0%}, worst {found.worst:.0%} of full rate"
     if not found.there:
-        text = f"every pair drops alike, so no collisions ({found.rounds} rounds)"
+        rounds = f"so no collisions ({found.rounds} rounds)"
+        text = f"every pair drops alike, {rounds}"
+        if found.uneven >= UNEVEN_ROUNDS:
+            text = f"pairs take unlike shares of what the uplinks carry in all, {rounds}"
         return FalseKnee(kind=FalseKneeKind.COLLISIONS, found=False, text=text)
     if found.oversubscribed and found.ratio is not None:
         text = f"collisions: {spread}; uplinks are short beside them: {found.ratio.text}"

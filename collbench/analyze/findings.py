@@ -30,6 +30,9 @@ _REPEATS_TO_COMPARE = 5
 _SHOWN = 3
 _BAD = (Status.DATA_WRONG, Status.NODE_LOST, Status.HUNG, Status.CRASHED, Status.FAILED)
 
+_NO_INTERFACE = ("Unable to find address for", "no socket interface found")
+"""Words of Gloo and of NCCL."""
+
 
 @dataclass(frozen=True)
 class _Sweep:
@@ -80,6 +83,8 @@ def _fault(trial: Trial) -> Finding:
     if trial.status is Status.DATA_WRONG:
         next_step = "do not train on this; run it again"
         next_step += "; if it stays, try NCCL_ALGO=Ring and NCCL_PROTO=Simple" if nccl else ""
+    elif any(words in reason for words in _NO_INTERFACE):
+        next_step = "name an interface that 'ip -br address' lists on every node"
     elif logs:
         next_step = f"read {logs}"
     else:
@@ -107,6 +112,7 @@ def _left_out(sweep: _Sweep) -> Iterator[Finding]:
             code=str(code),
             severity="info",
             text=f"{count} {'case' if count == 1 else 'cases'} {status} ({code}): {text}.",
+            next_step="a smaller -e" if code is ReasonCode.NO_MEMORY else None,
         )
 
 
@@ -290,7 +296,7 @@ def _settings(sweep: _Sweep) -> Iterator[Finding]:
     yield from path_not_used(sweep.trials)
     yield from ranks_differ(sweep.trials)
     yield from not_proved(sweep.trials)
-    if sweep.run.command == "ab":
+    if sweep.run.command in ("ab", "history run"):
         return  # the comparison of its sides says it
     if sweep.run.repeats < FEWEST_REPEATS:
         yield from faster_settings(sweep.curves)

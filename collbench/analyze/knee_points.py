@@ -45,7 +45,9 @@ def correct_latency(
     """Returns the observations of the large size with rates of S / (t - alpha), and alpha's share.
 
     alpha comes from the same steps at a smaller size, the median over those of one pattern, order
-    and, of collectives, number of nodes. Observations without such a partner stay as they are.
+    and, of collectives, number of nodes; of pairs from the steps with the fewest of them, since
+    those that share a link take turns at it, which is no latency. Observations without such a
+    partner stay as they are.
     """
     usable = [one for one in observations if one.usable]
     largest = max((one.step.size_bytes for one in usable), default=0)
@@ -54,11 +56,13 @@ def correct_latency(
         for one in usable
         if one.step.size_bytes * _SIZES_APART <= largest and one.time_us is not None
     }
-    alphas: dict[Hashable, list[float]] = {}
+    by_pairs: dict[Hashable, dict[int, list[float]]] = {}
     for one in usable:
         other = small.get(_partner(one))
         if one.step.size_bytes == largest and one.time_us is not None and other is not None:
-            alphas.setdefault(_place(one), []).append(_alpha_us(other, one))
+            found = by_pairs.setdefault(_place(one), {}).setdefault(len(one.step.pairs), [])
+            found.append(_alpha_us(other, one))
+    alphas = {place: found[min(found)] for place, found in by_pairs.items()}
     corrected, shares = [], [(0.0, 0)]
     for one in usable:
         if one.step.size_bytes != largest:

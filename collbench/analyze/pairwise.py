@@ -215,7 +215,8 @@ class _Judge:
         if not tested and node not in found.broken.ends:
             seen = found.loss
             if node in seen.a or node in seen.b:
-                return None
+                text = "its pairs lost nothing, and none gave a rate"
+                return self._say(node, NodeState.INCONCLUSIVE, evidence=(text,))
             return self._say(node, NodeState.NOT_TESTED, evidence=("no pair of it gave a value",))
         if state.size < IDENTIFIABLE:
             text = "of two nodes nobody can tell which is the slow one"

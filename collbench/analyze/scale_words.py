@@ -130,6 +130,8 @@ def next_step(verdict: ScaleVerdict) -> str:
         )
     if verdict.answer is KneeAnswer.KNEE:
         return "name the leaves (--topology, --from-pairwise): then it can be told from a node"
+    if verdict.lost.steps and verdict.full_gb_per_s is None:
+        return "see first why steps have no rate: below, and in the run's logs/"
     if verdict.answer is KneeAnswer.INCONCLUSIVE:
         return "more repeats, more nodes in at least two leaves, or a larger size"
     return "nothing to do: the fabric carries all that its nodes send"

@@ -25,7 +25,7 @@ class _Ab(click.Command):
 
 
 @click.command(cls=_Ab, context_settings=dict(CONTEXT))
-@sweep_options
+@sweep_options()
 @launch_options
 @click.option(
     "--threshold",

@@ -36,11 +36,23 @@ def run_ab(context: click.Context, given: dict[str, Any]) -> int:
         context: of the command line.
         given: its parameters as click gives them.
     """
+    return run_sweep(context, given, read_ab(given))
+
+
+def read_ab(given: dict[str, Any]) -> Conclusion:
+    """Returns what will be made of the trials; takes its options out of the parameters.
+
+    Args:
+        given: parameters as click gives them; a sweep's are left.
+
+    Raises:
+        UsageError: a value that cannot be.
+    """
     text, fail_on = given.pop("threshold"), given.pop("fail_on")
     threshold = None if text is None else read_threshold(text)
     if fail_on not in (None, _SLOWER):
         raise UsageError(f"{FAIL_ON_OPTION}: '{fail_on}' is not allowed; allowed: {_SLOWER}")
-    return run_sweep(context, given, _Comparing(threshold, fail_on_slower=fail_on is not None))
+    return _Comparing(threshold, fail_on_slower=fail_on is not None)
 
 
 def with_defaults(given: dict[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,13 @@ import os
 import click
 
 from collbench.cli.context import CONTEXT
+from collbench.cli.run_names import complete_run
 from collbench.errors import ExitCode, UsageError
 from collbench.store import find_run, read_run, results_root
 
 
 @click.command(context_settings=dict(CONTEXT))
-@click.argument("run", default="last")
+@click.argument("run", default="last", shell_complete=complete_run)
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def analyze(run: str, results: str | None, as_json: bool) -> int:
@@ -21,7 +22,13 @@ def analyze(run: str, results: str | None, as_json: bool) -> int:
     Prints for each curve time = alpha + S / B by spans of sizes and the share of the wire's limit,
     then the best settings where some were swept, and what is odd about the times. Ends with status
     4 where no curve has enough sizes for a law.
-    """
+
+    \b
+    Examples:
+      collbench analyze
+      collbench sweep nccl_matrix --repeats 5 && collbench analyze last
+      collbench analyze results/2xh200/20261130-0929-1943 --json
+    """  # noqa: D301  click's mark for "do not rewrap"
     from collbench.analyze.best_table import best_of_run
     from collbench.analyze.laws import laws_of
     from collbench.analyze.oddities import oddities

@@ -8,13 +8,12 @@ import shlex
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from collbench.cli.context import CONTEXT
-from collbench.errors import UsageError
+from collbench.cli.run_names import complete_run
 
 if TYPE_CHECKING:  # they bring numpy and scipy, and --help does without
     from collbench.analyze.baseline import Baseline, HardwareClass
@@ -22,18 +21,18 @@ if TYPE_CHECKING:  # they bring numpy and scipy, and --help does without
 
 
 @click.command(context_settings=dict(CONTEXT))
-@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN...]")
+@click.argument(
+    "runs", nargs=-1, required=True, metavar="RUN [RUN...]", shell_complete=complete_run
+)
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     help="Where it goes [named by the hardware, as baseline-2xH200.json].",
 )
-@click.option("--overwrite", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
-def baseline(
-    runs: tuple[str, ...], output: str | None, overwrite: bool, results: str | None
-) -> None:
+def baseline(runs: tuple[str, ...], output: str | None, force: bool, results: str | None) -> None:
     """Write what RUN reached into a file, for `--baseline FILE` to hold later runs against.
 
     RUN is a folder, an id, a unique beginning of one, or `last`. Several runs of one class of
@@ -46,7 +45,9 @@ def baseline(
       collbench sweep --repeats 5 --baseline baseline-2xH200.json
       collbench baseline last && collbench pairwise --baseline baseline-8xH200-pairs.json
     """  # noqa: D301  click's mark for "do not rewrap"
+    from collbench.analyze.baseline import baseline_bytes
     from collbench.analyze.pair_levels import baseline_of
+    from collbench.cli.export_files import put
     from collbench.cli.readers import refuse_unreadable
     from collbench.store import find_run, read_run, results_root
 
@@ -57,9 +58,10 @@ def baseline(
             click.echo(f"collbench: {one.run.run_id}: {problem}", err=True)
         refuse_unreadable(one.run, "baseline")
     made = baseline_of(stored)
-    path = Path(output or (name_of_pairs(made) if made.pairs else name_of_cases(made)))
-    _write(path, made, overwrite=overwrite)
-    told = _told_pairs(path, made) if made.pairs else _told(path, made, stored)
+    name = output or (name_of_pairs(made) if made.pairs else name_of_cases(made))
+    put(baseline_bytes(made), name, force=force)
+    told = _told_pairs(made) if made.pairs else _told(made, stored)
+    told.append(f"  {_next_command(name, made, stored)}")
     click.echo("\n".join(told))
 
 
@@ -87,20 +89,19 @@ def _node_words(hardware: HardwareClass) -> str:
     return f"{'-'.join(map(str, hardware.gpus_per_node))}x{models}"
 
 
-def _write(path: Path, made: Baseline, *, overwrite: bool) -> None:
-    from collbench.analyze.baseline import baseline_bytes
+def _next_command(name: str, made: Baseline, stored: Sequence[StoredRun]) -> str:
+    """Returns the command that is held against the file: of a model's runs on that model."""
+    from collbench.cli.ab_sides import said_in
 
-    data = baseline_bytes(made)
-    try:
-        with path.open("wb" if overwrite else "xb") as stream:
-            stream.write(data)
-    except FileExistsError:
-        raise UsageError(f"'{path}' exists; give another name with -o, or --overwrite it") from None
-    except OSError as problem:
-        raise UsageError(f"'{path}' cannot be written: {problem.strerror}") from None
+    words = ["collbench", "pairwise" if made.pairs else "sweep"]
+    if any(level.inside for level in made.pairs):
+        words.append("--inside")
+    if made.simulated:
+        words += ["--simulate", said_in(stored[-1].run.argv, "--simulate") or "FILE"]
+    return shlex.join([*words, "--baseline", name])
 
 
-def _told_pairs(path: Path, made: Baseline) -> list[str]:
+def _told_pairs(made: Baseline) -> list[str]:
     """Returns what the file of pairs holds."""
     from collbench.report.bars import software_words
 
@@ -114,12 +115,10 @@ def _told_pairs(path: Path, made: Baseline) -> list[str]:
             f"  {level.collective}{rail}{where}: {level.busbw_gb_per_s:.4g} GB/s"
             f" (median of {level.pairs})"
         )
-    inside = " --inside" if any(level.inside for level in made.pairs) else ""
-    command = f"  collbench pairwise{inside} --baseline {shlex.quote(str(path))}"
-    return [*lines, f"Written to {path}", command]
+    return lines
 
 
-def _told(path: Path, made: Baseline, stored: Sequence[StoredRun]) -> list[str]:
+def _told(made: Baseline, stored: Sequence[StoredRun]) -> list[str]:
     """Returns what the file holds, and what is not in it."""
     from collbench.analyze.compare import FEWEST_REPEATS
     from collbench.report.bars import hardware_words, repeats_words, software_words
@@ -147,4 +146,4 @@ def _told(path: Path, made: Baseline, stored: Sequence[StoredRun]) -> list[str]:
             f"  fewer than {FEWEST_REPEATS} repeats tell no scatter: no case will be called below;"
             " measure with --repeats 5"
         )
-    return [*lines, f"Written to {path}", f"  collbench sweep --baseline {shlex.quote(str(path))}"]
+    return lines

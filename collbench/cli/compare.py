@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from collbench.cli.context import CONTEXT
+from collbench.cli.run_names import complete_run
 from collbench.errors import ExitCode, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ _NOT_SET = "default"
 
 
 @click.command(context_settings=dict(CONTEXT))
-@click.argument("base_runs", metavar="BASE")
-@click.argument("new_runs", metavar="[NEW]", required=False)
+@click.argument("base_runs", metavar="BASE", shell_complete=complete_run)
+@click.argument("new_runs", metavar="[NEW]", required=False, shell_complete=complete_run)
 @click.option("--base", "base_setting", metavar="SETTING", help="A setting of BASE, in its words.")
 @click.option("--new", "new_setting", metavar="SETTING", help="A setting of NEW, or of BASE.")
 @click.option(
@@ -88,25 +89,13 @@ def compare(
 def _side(name: str, root: Path) -> Side:
     """Returns the run that a person names, or all runs in a folder."""
     from collbench.analyze.compared import Side
-    from collbench.store import find_run
+    from collbench.store import find_run, runs_inside
 
-    inside = _runs_inside(Path(name))
+    inside = runs_inside(Path(name))
     folders = inside or [find_run(name, root)]
     runs = tuple(_read(folder) for folder in folders)
     words = f"{len(runs)} runs in {name}" if len(runs) > 1 else f"run {runs[0].run.run_id}"
     return Side(name=words, runs=runs)
-
-
-def _runs_inside(folder: Path) -> list[Path]:
-    """Returns the run folders right in a folder, none where it is a run itself."""
-    from collbench.store.paths import RUN_FILE
-
-    try:
-        if (folder / RUN_FILE).exists():
-            return []
-        return sorted(path for path in folder.iterdir() if (path / RUN_FILE).exists())
-    except OSError:
-        return []  # no folder: an id, or `last`
 
 
 def _read(folder: Path) -> StoredRun:

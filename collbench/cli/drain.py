@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from collbench.cli.context import CONTEXT
-from collbench.cli.output import say
-from collbench.cli.readers import refuse_unreadable
+from collbench.cli.run_names import complete_run
 from collbench.errors import ExitCode, UsageError
-from collbench.report.drain_line import drain_line_of, failing, reason_text
-from collbench.store import StoredRun, find_run, read_run, results_root
+
+if TYPE_CHECKING:
+    from collbench.store import StoredRun
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +37,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command(context_settings=dict(CONTEXT))
-@click.argument("run", default="last")
+@click.argument("run", default="last", shell_complete=complete_run)
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def drain(run: str, results: str | None, as_json: bool) -> int:
@@ -44,7 +45,18 @@ def drain(run: str, results: str | None, as_json: bool) -> int:
 
     RUN is a folder, an id, a unique beginning of one, or `last`. Only nodes whose fault was
     confirmed have a line. Lines of a simulated or emulated run are comments.
-    """
+
+    \b
+    Examples:
+      collbench drain
+      srun -N 8 --ntasks-per-node=1 collbench pairwise; collbench drain last
+      collbench drain 20261130-0635 --json
+    """  # noqa: D301  click's mark for "do not rewrap"
+    # Here, so that --help and the completion of RUN do not wait for numpy.
+    from collbench.cli.output import say
+    from collbench.cli.readers import refuse_unreadable
+    from collbench.store import find_run, read_run, results_root
+
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
         say(f"collbench: {problem}", err=True)
@@ -71,6 +83,7 @@ def _document(stored: StoredRun) -> _Document:
     from collbench.analyze.pair_rows import state_of_run
     from collbench.analyze.pairwise import judge
     from collbench.cli.pairwise_output import reference_of
+    from collbench.report.drain_line import drain_line_of, failing, reason_text
 
     state = state_of_run(stored, reference_of(stored))
     lines, refused = [], []

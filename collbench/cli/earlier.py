@@ -59,7 +59,8 @@ def taken_from(
         run: its header.
         names: of the parameters.
     """
-    with context.command.make_context(run.command, run.argv[1:]) as before:
+    words = len(run.command.split())  # of the command itself: history run
+    with context.command.make_context(run.command, run.argv[words:]) as before:
         taken = {name: before.params[name] for name in names}
     return taken, shlex.join(["collbench", *run.argv])
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collbench.cli.context import CONTEXT
+from collbench.cli.run_names import complete_run
 from collbench.errors import ExitCode, UsageError, nearest
 from collbench.store import find_run, read_run, results_root
 
@@ -37,13 +38,23 @@ class _Formats(click.Group):
 @click.group(cls=_Formats, invoke_without_command=True, context_settings=dict(CONTEXT))
 @click.pass_context
 def export(context: click.Context) -> None:
-    """Write a stored run in another tool's format."""
+    """Write a stored run in another tool's format.
+
+    \b
+    Examples:
+      collbench export csv last -o trials.csv
+      collbench export jsonl last -o trials.jsonl
+      collbench export parquet last -o trials.parquet
+      collbench export nccl-tests last
+      collbench export tuner last -o nccl_tuner.conf
+      collbench export prometheus -o /var/lib/node_exporter/collbench.prom
+    """  # noqa: D301  click's mark for "do not rewrap"
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 @export.command(short_help="Best settings for NCCL's example tuner plug-in.")
-@click.argument("run", default="last")
+@click.argument("run", default="last", shell_complete=complete_run)
 @click.option("-o", "--output", metavar="FILE", help="Where it goes [stdout].")
 @click.option(
     "--format",
@@ -53,16 +64,18 @@ def export(context: click.Context) -> None:
     show_default=True,
     help="The plug-in's own file, or the CSV of its helper optimize_config.py.",
 )
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--check", metavar="FILE", help="Read FILE as the plug-in does; write nothing.")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 def tuner(
-    run: str, output: str | None, form: str, check: str | None, results: str | None
+    run: str, output: str | None, form: str, force: bool, check: str | None, results: str | None
 ) -> ExitCode:
     """Write RUN's best settings for NCCL's example tuner plug-in (NCCL_TUNER_CONFIG_FILE).
 
     Settings that are faster than NCCL's own choice beyond noise, elsewhere that choice as it ran.
     With --check the exit status is 1 where FILE makes the plug-in choose something else.
     """
+    from collbench.cli.export_files import put
     from collbench.cli.readers import refuse_unreadable
     from collbench.interop.tuner_choices import choices_of
     from collbench.report.best import best_lines
@@ -79,8 +92,8 @@ def tuner(
         return ExitCode.INCOMPLETE
     if check is not None:
         return _check(choices, check)
-    _write(_text(stored, choices, form), output)
-    _say_what_it_holds(choices, output)
+    put(_text(stored, choices, form), output, force=force)
+    _say_what_it_holds(choices)
     return ExitCode.FINE
 
 
@@ -92,7 +105,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--force", is_flag=True, help="Replace FILE if it exists."),
         click.option("-o", "--output", metavar="FILE", help="Where it goes [stdout]."),
-        click.argument("run", default="last"),
+        click.argument("run", default="last", shell_complete=complete_run),
     ):
         command = decorate(command)
     return command
@@ -129,7 +142,7 @@ def jsonl(run: str, output: str | None, force: bool, results: str | None) -> Non
 def parquet(run: str, output: str | None, force: bool, results: str | None) -> None:
     """Write RUN's trials as Parquet into the file that -o names; types are kept.
 
-    Of a run of any command. It needs pyarrow: pip install 'collbench[parquet]'.
+    Of a run of any command. It needs pyarrow, which the extra `parquet` brings.
     """
     from collbench.cli.export_files import put, read_told
     from collbench.interop.table_files import parquet_bytes, trial_table
@@ -163,7 +176,7 @@ def nccl_tests(run: str, output: str | None, force: bool, results: str | None) -
     short_help="Verdicts and rates for node_exporter's textfile collector.",
     context_settings=dict(CONTEXT),
 )
-@click.argument("runs", metavar="[RUN...]", nargs=-1)
+@click.argument("runs", metavar="[RUN...]", nargs=-1, shell_complete=complete_run)
 @click.option("-o", "--output", metavar="FILE", help="Where it goes [stdout].")
 @click.option(
     "--force", is_flag=True, help="Replace any FILE; take runs that measured no hardware."
@@ -192,19 +205,7 @@ def _text(stored: StoredRun, choices: Choices, form: str) -> str:
     return plugin_text(tuner_rows(choices), about(stored.run, choices))
 
 
-def _write(text: str, output: str | None) -> None:
-    if output is None:
-        click.echo(text.rstrip("\n"))
-        return
-    try:
-        Path(output).write_text(text)
-    except OSError as problem:
-        raise UsageError(
-            f"cannot write '{output}': {problem.strerror}; give another file with -o"
-        ) from None
-
-
-def _say_what_it_holds(choices: Choices, output: str | None) -> None:
+def _say_what_it_holds(choices: Choices) -> None:
     """Says beside the file, whose reader may be a program, what it is worth."""
     from collbench.analyze.best_table import conclusion
     from collbench.report.closing import wrapped
@@ -213,8 +214,6 @@ def _say_what_it_holds(choices: Choices, output: str | None) -> None:
     lines = wrapped(f"{text[:1].upper()}{text[1:]}.", "", "  ")
     lines += [part for line in choices.left_out for part in wrapped(line, "  ", "    ")]
     click.echo("\n".join(lines), err=True)
-    if output is not None:
-        click.echo(f"Kept in {output}", err=True)
 
 
 def _check(choices: Choices, name: str) -> ExitCode:

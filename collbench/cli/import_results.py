@@ -23,7 +23,13 @@ _MOST_ODD = 10
 @click.group(context_settings=dict(CONTEXT), invoke_without_command=True)
 @click.pass_context
 def import_results(context: click.Context) -> None:
-    """Take results of another tool in as runs, to be shown, drawn and compared."""
+    """Take results of another tool in as runs, to be shown, drawn and compared.
+
+    \b
+    Examples:
+      collbench import nccl-tests all_reduce.txt
+      collbench import nccl-tests before-*.txt --cluster before
+    """  # noqa: D301  click's mark for "do not rewrap"
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from collbench.engine.placement import Slots
-from collbench.errors import UsageError
+from collbench.errors import UsageError, install_words
 from collbench.model import LibraryVersion, Topology
 from collbench.nccl.legality import lowest_capability
 from collbench.nccl.settings import ALG_SELECTION, IB, LIBRARY
@@ -22,6 +22,7 @@ from collbench.probe.nccl import (
     version_tuple,
 )
 from collbench.suite import ResolvedSuite, Suite, read_libraries, settings_of
+from collbench.suite.axes import read_settings
 
 NEWEST_KNOWN = (2, 32, 0)
 """Stands for a library whose release is not known: what it may refuse it will refuse itself."""
@@ -61,20 +62,30 @@ def find_libraries(suite: Suite) -> Libraries:
     """
     place = suite.run
     paths = read_libraries(place.nccl)
-    if place.via != "native":
-        if any(path is not None for path in paths.values()) or len(paths) > 1:
-            asked = " ".join(path or "auto" for path in paths.values())
-            raise UsageError(
-                f"--nccl {asked} needs --via native: torch loads the library that it was installed"
-                " with"
-            )
-        if suite.sweep.alg_selection:
-            raise UsageError("--alg-selection needs --via native: torch does not pass it on")
-    elif find_spec("nccl") is None or find_spec("cuda") is None:
-        raise UsageError("--via native needs nccl4py: pip install 'collbench[native]'")
+    refuse_for_torch(suite)
+    if place.via == "native" and (find_spec("nccl") is None or find_spec("cuda") is None):
+        raise UsageError(f"--via native needs nccl4py: {install_words('native')}")
     found = {name: _identified(path) for name, path in paths.items()}
     named = {name: library for name, library in found.items() if name and library is not None}
     return Libraries(first=next(iter(found.values())), named=named)
+
+
+def refuse_for_torch(suite: Suite) -> None:
+    """Refuses what only the native back end can do where it is not asked for.
+
+    Raises:
+        UsageError: a library or NCCL's choice per call is named for torch.
+    """
+    if suite.run.via == "native":
+        return
+    paths = read_libraries(suite.run.nccl)
+    if any(path is not None for path in paths.values()) or len(paths) > 1:
+        asked = " ".join(path or "auto" for path in paths.values())
+        raise UsageError(
+            f"--nccl {asked} needs --via native: torch loads the library that it was installed with"
+        )
+    if suite.sweep.alg_selection:
+        raise UsageError("--alg-selection needs --via native: torch does not pass it on")
 
 
 def _identified(path: str | None) -> LibraryVersion | None:
@@ -93,7 +104,12 @@ def refuse_without_nccl(suite: Suite, slots: Slots) -> None:
     if slots.backend == "nccl":
         return
     names = {name for setting in settings_of(suite) for name in setting}
-    options = [option for name, option in _AXES.items() if name in names]
+    whole = {name for setting in read_settings(suite.sweep.settings) for name in setting}
+    options = [
+        f"--setting {name}" if name in whole else option
+        for name, option in _AXES.items()
+        if name in names
+    ]
     options += ["--via native"] if suite.run.via == "native" else []
     if suite.run.nccl not in ("auto", ("auto",)) and "--nccl" not in options:
         options += ["--nccl"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import select
 import signal
@@ -13,6 +12,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from collbench.cli.context import CONTEXT
+from collbench.cli.lazy_group import LazyGroup
 from collbench.errors import CollbenchError, ExitCode, nearest
 from collbench.version import __version__
 
@@ -32,6 +32,10 @@ _COMMANDS = {
     "scale": (
         "collbench.cli.scale:scale",
         "Add nodes one by one and find the oversubscription knee.",
+    ),
+    "history": (
+        "collbench.cli.history:history",
+        "Track releases of NCCL: did an upgrade make anything slower?",
     ),
     "show": ("collbench.cli.show:show", "Print a stored run again: tables and conclusions."),
     "plot": (
@@ -61,6 +65,10 @@ _COMMANDS = {
     ),
     "drain": ("collbench.cli.drain:drain", "Print the lines that take a run's bad nodes out."),
     "runs": ("collbench.cli.runs:runs", "List the stored runs."),
+    "explain": (
+        "collbench.cli.explain:explain",
+        "Say what a word of a table or a verdict means.",
+    ),
     "nodes": (
         "collbench.cli.node_list:node_list",
         "List each node's last verdict and how old it is.",
@@ -76,46 +84,13 @@ _COMMANDS = {
 }
 """Name -> (where it is, one line of help), so that --help imports none of them."""
 
-
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names in the order of the table."""
-        del ctx
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports and returns a command."""
-        del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        module, _, name = _COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds the command, or says which is nearest."""
-        if args[0] not in _COMMANDS:
-            raise click.UsageError(
-                f"unknown command '{args[0]}'{nearest(args[0], _COMMANDS) or ';'}"
-                f" allowed: {', '.join(_COMMANDS)}",
-                ctx,
-            )
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the table of commands without importing them."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+_COMPLETE = "_COLLBENCH_COMPLETE"
+"""The variable in which click's completion scripts ask."""
 
 
 @click.group(
     cls=LazyGroup,
+    table=_COMMANDS,
     context_settings=dict(CONTEXT),
 )
 @click.version_option(__version__, prog_name="collbench", message="%(prog)s %(version)s")
@@ -142,7 +117,10 @@ def run(arguments: list[str] | None = None) -> NoReturn:
             ``--help``.
     """
     try:
-        status = _invoke(arguments if arguments is not None else sys.argv[1:])
+        if asked := os.environ.get(_COMPLETE):
+            status = _complete(asked)
+        else:
+            status = _invoke(arguments if arguments is not None else sys.argv[1:])
         sys.stdout.flush()
     except click.ClickException as problem:
         status = _say(_one_line(problem), ExitCode.USAGE)
@@ -165,6 +143,19 @@ def run(arguments: list[str] | None = None) -> NoReturn:
             )
             traceback.print_exc()
     sys.exit(status)
+
+
+def _complete(asked: str) -> int:
+    """Answers a shell that asks how a command line may go on, or for its script.
+
+    ``cli.main`` would do it, which is not used (below).
+
+    Args:
+        asked: what click's script of the shell asks: ``bash_source``, ``bash_complete``.
+    """
+    from click.shell_completion import shell_complete
+
+    return shell_complete(cli, {}, "collbench", _COMPLETE, asked)
 
 
 def _invoke(arguments: list[str]) -> int:

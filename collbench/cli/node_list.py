@@ -84,7 +84,12 @@ def node_list(results: str | None, as_json: bool, simulated: bool) -> ExitCode:
 
     The newest run counts, also where a node was absent or excluded. A node that a run did not get
     to keeps the verdict that it had.
-    """
+
+    \b
+    Examples:
+      collbench nodes
+      collbench nodes --results /shared/results --json
+    """  # noqa: D301  click's mark for "do not rewrap"
     from collbench.cli.output import say
     from collbench.report.node_list import nodes_json, nodes_text
 

@@ -12,7 +12,7 @@ import click
 from collbench.analyze.limit import LimitOf, wire_limit
 from collbench.errors import StoreError
 from collbench.model import Finding, Run, Topology, Trial
-from collbench.report.closing import closing, figure_lines
+from collbench.report.closing import closing, figure_lines, took_line
 from collbench.report.heading import heading
 from collbench.report.table import render_tables
 
@@ -97,4 +97,5 @@ def results_text(
     parts += ["\n".join([*between, ""])] if between else []
     if figures is None:
         figures = figure_lines(trials, limit_of)
-    return "\n".join([*parts, closing(figures, findings, folder, name)])
+    took = took_line(run, trials)
+    return "\n".join([*parts, closing(figures, findings, folder, name, took=took)])

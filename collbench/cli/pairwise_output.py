@@ -14,7 +14,7 @@ from collbench.analyze.pair_types import PairKind
 from collbench.analyze.pair_verdicts import NodeState as Verdict
 from collbench.analyze.pair_verdicts import NodeVerdict, PairwiseResult
 from collbench.analyze.pairwise import judge
-from collbench.cli.course_output import duration_s, who_came
+from collbench.cli.course_output import duration_s, what_did_not_fit, who_came
 from collbench.model import Finding, Run, Trial
 from collbench.report.pairwise_about import PairwiseAbout
 from collbench.store import StoredRun
@@ -69,7 +69,7 @@ def about_of(stored: StoredRun, state: PairwiseState) -> PairwiseAbout:
         share_tried=_share(state, across=False if run.suite.get("inside") else None),
         share_across_tried=_share_across(run, state),
         duration_s=duration_s(trials),
-        next_commands=(),
+        next_commands=what_did_not_fit(trials),
         job_id=_text_of(run, _JOB_ID),
         user=_text_of(run, _USER),
     )

@@ -23,6 +23,7 @@ from collbench.cli.pairwise_options import PairwiseRequest, build_pairwise, with
 from collbench.cli.pairwise_output import counted_rounds, judged, qualify_line
 from collbench.cli.pairwise_prepare import Prepared, prepare
 from collbench.cli.pairwise_verdict import PairwiseJudge
+from collbench.cli.request import Asked
 from collbench.engine.protocol import Executor
 from collbench.errors import ExitCode, UsageError
 from collbench.model import Run, Topology
@@ -46,9 +47,8 @@ def run_pairwise(context: click.Context, given: dict[str, Any]) -> int:
         context: of the command line.
         given: its parameters as click gives them.
     """
-    given, argv_of_before = with_options_of_before(context, given)
-    given = with_bars_of_before(context, given, argv_of_before)
-    request = build_pairwise(given)
+    asked = read_pairwise(context, given)
+    given, request, argv_of_before = asked.given, asked.request, asked.argv_of_before
     root = results_root(request.results, os.environ)
     company = look_for_company(read_launch_options(given), root)
     site = Site(
@@ -71,6 +71,22 @@ def run_pairwise(context: click.Context, given: dict[str, Any]) -> int:
                 return ExitCode.FINE
             end, folder = _measure(prepared, root)
     return _report(prepared, end, folder)
+
+
+def read_pairwise(context: click.Context, given: dict[str, Any]) -> Asked[PairwiseRequest]:
+    """Returns what a command line asks; starts nothing.
+
+    Args:
+        context: of the command line.
+        given: its parameters as click gives them.
+
+    Raises:
+        UsageError: a value that cannot be, or options that contradict each other.
+        RunNotFound: the run that is to go on is not there.
+    """
+    given, argv_of_before = with_options_of_before(context, given)
+    given = with_bars_of_before(context, given, argv_of_before)
+    return Asked(given=given, argv_of_before=argv_of_before, request=build_pairwise(given))
 
 
 def _check_folders(request: PairwiseRequest, root: Path) -> None:

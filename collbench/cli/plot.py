@@ -8,15 +8,12 @@ from pathlib import Path
 import click
 
 from collbench.cli.context import CONTEXT
-from collbench.cli.output import say
-from collbench.cli.readers import refuse_unreadable, shown
+from collbench.cli.run_names import complete_run
 from collbench.errors import UsageError
-from collbench.report.album import FilesAlbum
-from collbench.store import find_run, read_run, results_root
 
 
 @click.command(context_settings=dict(CONTEXT))
-@click.argument("run", default="last")
+@click.argument("run", default="last", shell_complete=complete_run)
 @click.option("-o", "--output", metavar="DIR", help="Where the files go [the run's folder].")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
 def plot(run: str, output: str | None, results: str | None) -> None:
@@ -24,7 +21,18 @@ def plot(run: str, output: str | None, results: str | None) -> None:
 
     Bus bandwidth and time over size; of `pairwise` the matrix of pairs, of `scale` rates over
     flows and nodes.
-    """
+
+    \b
+    Examples:
+      collbench plot
+      collbench plot 20261130-0635 -o pictures
+    """  # noqa: D301  click's mark for "do not rewrap"
+    # Here, so that --help and the completion of RUN do not wait for numpy.
+    from collbench.cli.output import say
+    from collbench.cli.readers import refuse_unreadable, shown
+    from collbench.report.album import FilesAlbum
+    from collbench.store import find_run, read_run, results_root
+
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
         say(f"collbench: {problem}", err=True)

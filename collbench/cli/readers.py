@@ -20,6 +20,7 @@ _OF_CASES = ("show", "plot", "report", "compare", "analyze", "baseline", "export
 _READERS: dict[str, tuple[str, ...]] = {
     "sweep": _OF_CASES,
     "ab": _OF_CASES,
+    "history run": _OF_CASES,
     "pairwise": (
         "show",
         "plot",
@@ -162,6 +163,27 @@ class _Ab(_Sweep):
         return sides_lines(self.stored, threshold_of(self.stored))
 
 
+class _History(_Sweep):
+    """The same with what the newest release changed, and pictures of time over release."""
+
+    def _between(self) -> Sequence[str]:
+        from collbench.cli.history_run_plan import check_lines
+
+        return check_lines(self.stored)
+
+    def draw(self, album: Album) -> list[Path]:
+        """Draws time over release, then bandwidth and time over size."""
+        from collbench.analyze.history_verdict import bisect_series
+        from collbench.cli.history_run_plan import histories_in
+        from collbench.report.history_picture import draw_history
+
+        paths: list[Path] = []
+        for number, one in enumerate(histories_in(self.stored).series, 1):
+            name = f"{self.stored.run.run_id}-history{'' if number == 1 else f'-{number}'}"
+            paths += draw_history(one, bisect_series(one).changes, album, name)
+        return paths + super().draw(album)
+
+
 class _Pairwise:
     """The verdict on nodes, and the matrix of pairs."""
 
@@ -255,6 +277,7 @@ class _Scale:
 _KINDS: dict[str, Callable[[StoredRun], Shown]] = {
     "sweep": _Sweep,
     "ab": _Ab,
+    "history run": _History,
     "pairwise": _Pairwise,
     "scale": _Scale,
     "nccl-tests": _Sweep,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from collbench.cli.context import CONTEXT
-from collbench.cli.export_files import put, read_told, refuse_taken
+from collbench.cli.run_names import complete_run
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:  # they bring numpy and more, and --help does without
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # they bring numpy and more, and --help does without
 
 
 @click.command(context_settings=dict(CONTEXT))
-@click.argument("runs", nargs=-1, metavar="[RUN...]")
+@click.argument("runs", nargs=-1, metavar="[RUN...]", shell_complete=complete_run)
 @click.option("-o", "--output", metavar="FILE", help="Where it goes [report.html in RUN's folder].")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @click.option("--results", metavar="DIR", help="All runs' folder [$COLLBENCH_RESULTS, results].")
@@ -33,6 +33,8 @@ def report(runs: tuple[str, ...], output: str | None, force: bool, results: str 
       collbench report
       collbench report 20261130-0635 20261130-0641 -o for-the-network-team.html
     """  # noqa: D301  click's mark for "do not rewrap"
+    # Here, so that --help and the completion of RUN do not wait for numpy.
+    from collbench.cli.export_files import put, read_told, refuse_taken
     from collbench.report.page import page_html
 
     stored = [read_told(name, results) for name in runs or ("last",)]

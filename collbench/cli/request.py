@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from collbench.cli.option import Option
 from collbench.errors import UsageError
@@ -27,6 +27,20 @@ class RunRequest:
     simulate: str | None
     resume: str | None
     """The run that is continued, as the user calls it."""
+
+
+_Request = TypeVar("_Request", bound=RunRequest, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked(Generic[_Request]):
+    """A command line as it is meant, that of a run that goes on included."""
+
+    given: dict[str, Any]
+    """The parameters, with those of the run that goes on."""
+    argv_of_before: str | None
+    """The command line that they were taken from, where it is not this one."""
+    request: _Request
 
 
 def shared_fields(values: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,12 @@ def runs(results: str | None, as_json: bool) -> None:
     """List the stored runs, the newest first.
 
     Commands that read a run take its folder, its id, a unique beginning of its id, or `last`.
-    """
+
+    \b
+    Examples:
+      collbench runs
+      collbench runs --results /shared/results --json
+    """  # noqa: D301  click's mark for "do not rewrap"
     root = results_root(results, os.environ)
     found = list_runs(root)
     if as_json:

@@ -8,11 +8,8 @@ from pathlib import Path
 import click
 
 from collbench.cli.context import CONTEXT
-from collbench.errors import UsageError, nearest
+from collbench.errors import UsageError
 from collbench.report.slurm_script import SlurmRequest, slurm_script
-
-_ON_NODES = ("sweep", "placement")
-"""The commands that are started on every node; the others read what is stored."""
 
 
 @click.command(context_settings={**CONTEXT, "allow_interspersed_args": False})
@@ -55,15 +52,21 @@ def sbatch(
 ) -> None:
     """Write the Slurm batch script that starts COMMAND on every node; nothing is submitted.
 
-    COMMAND is sweep (the default) or placement, with its options.
+    COMMAND is sweep (the default), ab, pairwise, scale, history run or placement, with its
+    options. What it would refuse when it begins is refused here, before it has waited in a queue.
 
     \b
     Examples:
       collbench sbatch -N 16 -o sweep.sbatch -- sweep -b 8 -e 8G -f 2 && sbatch sweep.sbatch
       collbench sbatch -N 2 --per-gpu -p gpu -t 20 -- sweep ib_on_off | sbatch
+      collbench sbatch -N 500 -t 30 -- pairwise --min-of-limit 80% | sbatch
     """  # noqa: D301  click's mark for "do not rewrap"
+    # Here, so that --help does not wait for numpy.
+    from collbench.cli.on_nodes import check_line
+
     wanted = command or ("sweep",)
-    _check_command(wanted, context)
+    assert context.parent is not None
+    check_line(wanted, context.parent)
     request = SlurmRequest(
         command=wanted,
         nodes=nodes,
@@ -81,26 +84,6 @@ def sbatch(
         click.echo(script, nl=False)
     else:
         _write(Path(output), script)
-
-
-def _check_command(wanted: tuple[str, ...], context: click.Context) -> None:
-    """Refuses what could not run, before it has waited in a queue.
-
-    Raises:
-        UsageError: a command that is not for the nodes.
-        click.UsageError: an option that the command does not have.
-    """
-    name, *arguments = wanted
-    if name not in _ON_NODES:
-        raise UsageError(
-            f"command '{name}' is not started on nodes{nearest(name, _ON_NODES) or ';'}"
-            f" allowed: {', '.join(_ON_NODES)}"
-        )
-    assert context.parent is not None
-    assert isinstance(context.parent.command, click.Group)
-    found = context.parent.command.get_command(context.parent, name)
-    assert found is not None
-    found.make_context(name, list(arguments), parent=context.parent)
 
 
 def _write(path: Path, script: str) -> None:

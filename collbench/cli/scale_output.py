@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from collbench.analyze.scale_rows import breaking_nodes, observations_of
 from collbench.analyze.scale_types import Observation, ScalePattern
 from collbench.analyze.scale_verdict import ScaleVerdict, judge_scale
-from collbench.cli.course_output import duration_s, who_came
+from collbench.cli.course_output import duration_s, what_did_not_fit, who_came
 from collbench.model import Topology
 from collbench.report.scale_about import ScaleAbout
 from collbench.store import StoredRun
@@ -60,5 +60,8 @@ def about_of(
         ran=f"{', '.join(patterns)} {format_size(max(sizes))}" if sizes else "nothing",
         steps=f"{steps} steps in {run.repeats} repeat{'s' * (run.repeats > 1)}",
         duration_s=duration_s(stored.trials),
-        next_commands=tuple(f"collbench pairwise --qualify {name}" for name in breaking),
+        next_commands=(
+            *what_did_not_fit(stored.trials),
+            *(f"collbench pairwise --qualify {name}" for name in breaking),
+        ),
     )

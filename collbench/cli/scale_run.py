@@ -19,6 +19,7 @@ from collbench.cli.launch_options import read_launch_options
 from collbench.cli.nodes import look_for_company
 from collbench.cli.nodes_by_leaf import as_it_is_now
 from collbench.cli.output import say
+from collbench.cli.request import Asked
 from collbench.cli.scale_options import ScaleRequest, build_scale, with_options_of_before
 from collbench.cli.scale_output import judged
 from collbench.cli.scale_prepare import Prepared, prepare, refuse_long
@@ -40,8 +41,8 @@ def run_scale(context: click.Context, given: dict[str, Any]) -> int:
         context: of the command line.
         given: its parameters as click gives them.
     """
-    given, argv_of_before = with_options_of_before(context, given)
-    request = build_scale(given)
+    asked = read_scale(context, given)
+    given, request, argv_of_before = asked.given, asked.request, asked.argv_of_before
     root = results_root(request.results, os.environ)
     company = look_for_company(read_launch_options(given), root)
     site = Site(
@@ -66,6 +67,21 @@ def run_scale(context: click.Context, given: dict[str, Any]) -> int:
             refuse_long(prepared)
             end, folder = _measure(prepared, root)
     return _report(prepared, end, folder)
+
+
+def read_scale(context: click.Context, given: dict[str, Any]) -> Asked[ScaleRequest]:
+    """Returns what a command line asks; starts nothing.
+
+    Args:
+        context: of the command line.
+        given: its parameters as click gives them.
+
+    Raises:
+        UsageError: a value that cannot be, or options that contradict each other.
+        RunNotFound: the run that is to go on is not there.
+    """
+    given, argv_of_before = with_options_of_before(context, given)
+    return Asked(given=given, argv_of_before=argv_of_before, request=build_scale(given))
 
 
 def _tell_plan(prepared: Prepared, run: Run, run_id: str) -> None:

@@ -13,7 +13,7 @@ from collbench.cli.sweep_options import sweep_options
 
 
 @click.command(context_settings=dict(CONTEXT))
-@sweep_options
+@sweep_options()
 @bar_options
 @launch_options
 def sweep(**given: Any) -> int:

@@ -6,6 +6,7 @@ the suite's; what the machine has to say to it comes later.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +36,17 @@ class SweepRequest(RunRequest):
     """The suite's name or path as given."""
 
 
-def sweep_options(command: Command) -> Command:
-    """Gives a command the suite argument and all options; it passes them to ``build_request``."""
-    return click.argument("suite", default="sweep")(with_options(command, OPTIONS))
+def sweep_options(suite: str = "sweep") -> Callable[[Command], Command]:
+    """Gives a command the suite argument and all options; it passes them to ``build_request``.
+
+    Args:
+        suite: the one that is meant if none is named.
+    """
+
+    def give(command: Command) -> Command:
+        return click.argument("suite", default=suite)(with_options(command, OPTIONS))
+
+    return give
 
 
 def build_request(suite: str, **given: Any) -> SweepRequest:

@@ -72,7 +72,7 @@ class Rest:
 
 
 def with_options_of_before(
-    context: click.Context, given: dict[str, Any]
+    context: click.Context, given: dict[str, Any], command: str
 ) -> tuple[dict[str, Any], str | None]:
     """Returns the parameters, and the command line that they were taken from if it is another's.
 
@@ -82,6 +82,7 @@ def with_options_of_before(
     Args:
         context: of the command, with where each parameter came from.
         given: its parameters.
+        command: the name that its runs are kept under.
 
     Raises:
         RunNotFound: no such run.
@@ -91,7 +92,7 @@ def with_options_of_before(
     if given["resume"] is None or any(is_given(context, name) for name in asking):
         return given, None
     run = run_of_before(given)
-    refuse_other_command(run, str(context.command.name))
+    refuse_other_command(run, command)
     taken, line = taken_from(context, run, asking)
     return {**given, **taken}, line
 

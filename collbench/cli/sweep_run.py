@@ -22,6 +22,7 @@ from collbench.cli.launch_options import read_launch_options
 from collbench.cli.library import nccl_place
 from collbench.cli.nodes import Company, Gathering, look_for_company
 from collbench.cli.output import results_text, say
+from collbench.cli.request import Asked
 from collbench.cli.sweep_options import SweepRequest, build_request
 from collbench.cli.sweep_resume import (
     Rest,
@@ -63,9 +64,8 @@ def run_sweep(
         conclusion: what the command makes of the trials; a sweep's without.
     """
     conclusion = conclusion or Conclusion()
-    given, argv_of_before = with_options_of_before(context, given)
-    given = with_bars_of_before(context, given, argv_of_before)
-    request = build_request(**given)
+    asked = read_sweep(context, given, conclusion.command)
+    given, request, argv_of_before = asked.given, asked.request, asked.argv_of_before
     conclusion.check(settings_of(request.suite))
     root = results_root(request.results, os.environ)
     company = look_for_company(read_launch_options(given), root)
@@ -91,6 +91,23 @@ def run_sweep(
                 return ExitCode.FINE
             end, folder = _measure(prepared, root, bars)
     return _report(prepared, end, folder, bars)
+
+
+def read_sweep(context: click.Context, given: dict[str, Any], command: str) -> Asked[SweepRequest]:
+    """Returns what a command line asks of a sweep; starts nothing.
+
+    Args:
+        context: of the command line.
+        given: its parameters as click gives them.
+        command: the name that its runs are kept under.
+
+    Raises:
+        UsageError: a value that cannot be, or options that contradict each other.
+        RunNotFound: the run that is to go on is not there.
+    """
+    given, argv_of_before = with_options_of_before(context, given, command)
+    given = with_bars_of_before(context, given, argv_of_before)
+    return Asked(given=given, argv_of_before=argv_of_before, request=build_request(**given))
 
 
 @dataclass(frozen=True, kw_only=True)

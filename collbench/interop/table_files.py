@@ -11,7 +11,7 @@ import msgspec
 import pandas as pd
 
 from collbench.analyze.frames import load_run
-from collbench.errors import UsageError
+from collbench.errors import UsageError, install_words
 from collbench.model import Case, NodeState, Run
 from collbench.nccl.settings import LIBRARY
 from collbench.store import StoredRun
@@ -87,8 +87,8 @@ def parquet_bytes(table: pd.DataFrame) -> bytes:
         content: bytes = table.to_parquet(None, engine="pyarrow", index=False)
     except ImportError:
         raise UsageError(
-            "Parquet needs pyarrow, which is not installed; pip install 'collbench[parquet]', or"
-            " export csv or jsonl"
+            f"Parquet needs pyarrow, which is not installed: {install_words('parquet')}; or export"
+            " csv or jsonl"
         ) from None
     return content
 

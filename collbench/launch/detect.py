@@ -149,9 +149,12 @@ def _refuse_impossible(claim: Claim) -> None:
         or claim.local_processes > claim.processes
         or (claim.nodes is not None and not 1 <= claim.nodes <= claim.processes)
     ):
+        plain = claim.launcher is Launcher.PLAIN
         raise UsageError(
-            f"the variables of {claim.launcher} contradict each other:"
-            f" {_shown_variables(claim)}; processes count from 0 and are fewer than their number"
+            f"the variables of {'torch.distributed' if plain else claim.launcher} contradict each"
+            " other:"
+            f" {_shown_variables(claim)}; processes count from 0 and are fewer than their number:"
+            " unset what another job left behind, or start it with srun, torchrun or mpirun"
         )
 
 

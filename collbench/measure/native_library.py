@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
-from collbench.errors import NothingMeasured, UsageError
+from collbench.errors import NothingMeasured, UsageError, install_words
 from collbench.model import LibraryVersion
 
 _OLDEST = (2, 19, 0)
@@ -33,7 +33,7 @@ def import_extra(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as problem:
         raise UsageError(
-            f"--via native needs nccl4py: pip install 'collbench[native]' ({problem})"
+            f"--via native needs nccl4py: {install_words('native')} ({problem})"
         ) from problem
 
 

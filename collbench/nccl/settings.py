@@ -16,6 +16,8 @@ from collbench.nccl.variables import ReadAt, read_at
 IB = "ib"
 ALG_SELECTION = "alg_selection"
 LIBRARY = "nccl"
+PLUGIN = "NCCL_NET_PLUGIN"
+"""A network plug-in: with some sites as much a part of what is loaded as the library."""
 LIBRARY_VARIABLE = "COLLBENCH_NCCL"
 """Names the library that a process is for: processes of two libraries are never shared."""
 Changes = tuple[tuple[str, str | None], ...]

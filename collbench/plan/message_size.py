@@ -40,7 +40,7 @@ def fitting_size_bytes(probes: Iterable[Trial], backend: str) -> int:
     return min(max(fitting, _SMALLEST_BYTES), _LARGEST_BYTES)
 
 
-def window(backend: str, messages: int) -> Window:
+def window(backend: str, messages: int, message_s: float = 0.0) -> Window:
     """Returns when groups that run at once are timed: all in the same window.
 
     With a fixed number of samples the fast ones would end early, and what shares a link with them
@@ -49,8 +49,11 @@ def window(backend: str, messages: int) -> Window:
     Args:
         backend: that runs them.
         messages: of the time that is aimed at, which fill the window.
+        message_s: how long a message takes where nothing shares its way, if it is known to take
+            longer than is aimed at. Where few end in the window, what they moved is not known: the
+            rates of groups that take turns would add up to more than they share.
     """
-    timed_s = messages * AIM_S.get(backend, AIM_S_ELSE)
+    timed_s = messages * max(AIM_S.get(backend, AIM_S_ELSE), message_s)
     # The groups of a model do not wait for each other: each has its rate from the first call on.
     guard_s = 0.0 if backend == "simulated" else min(_GUARD_SHARE * timed_s, _MOST_GUARD_S)
     return Window(lead_s=guard_s, timed_s=timed_s, tail_s=guard_s)

@@ -28,22 +28,31 @@ class ScaleRounds:
 
     def __init__(self, place: PairPlace) -> None:
         self._place = place
-        # The algorithm is forced; to prove it would take each process and communicator twice.
-        self._policy = msgspec.structs.replace(
-            place.policy, window=window(place.backend, MESSAGES), proof=False
-        )
 
-    def of(self, step: Step, number: int) -> Round:
-        """Returns a step's round, with a number of its own in the run."""
+    def of(self, step: Step, number: int, message_s: float = 0.0) -> Round:
+        """Returns a step's round, with a number of its own in the run.
+
+        Args:
+            step: what is to run.
+            number: of the round.
+            message_s: the shortest time that a message of that size took, as far as is known.
+        """
         groups = self._pairs(step) if step.pairs else (self._whole(step),)
-        return Round(repeat=step.repeat, groups=groups, number=number, policy=self._policy_of(step))
+        policy = self._policy_of(step, message_s)
+        return Round(repeat=step.repeat, groups=groups, number=number, policy=policy)
 
-    def _policy_of(self, step: Step) -> Policy:
-        """The data are checked in the first draw alone: in all others the same code runs."""
+    def _policy_of(self, step: Step, message_s: float) -> Policy:
+        """The data are checked in the first draw alone: in all others the same code runs.
+
+        The algorithm is forced; to prove it would take each process and communicator twice.
+        """
+        place = self._place
         first = step.repeat == 0 and step.seed == 0
         return msgspec.structs.replace(
-            self._policy,
-            check=first and self._place.policy.check,
+            place.policy,
+            window=window(place.backend, MESSAGES, message_s),
+            check=first and place.policy.check,
+            proof=False,
         )
 
     def _pairs(self, step: Step) -> tuple[Group, ...]:

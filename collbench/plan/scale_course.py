@@ -47,12 +47,17 @@ class ScaleCourse:
     _begun: set[Step] = field(default_factory=set)
     _faulty: list[Trial] = field(default_factory=list)
     """Those that are laid to nodes."""
+    _fastest_s: dict[int, float] = field(default_factory=dict)
+    """By the size asked for, the shortest time of a trial."""
 
     def hear(self, trial: Trial) -> None:
         """Takes in a trial that is stored."""
         self.trials[trial.trial_id] = trial
         if trial.culprits:
             self._faulty.append(trial)
+        if trial.status is Status.OK and trial.summary is not None:
+            size, time_s = trial.case.requested_bytes, trial.summary.median_us / 1e6
+            self._fastest_s[size] = min(time_s, self._fastest_s.get(size, time_s))
 
     def observations(self) -> list[Observation]:
         """Returns what every step gave so far."""
@@ -75,7 +80,16 @@ class ScaleCourse:
             for step in steps:
                 if not set(step.nodes) & self._left_out():
                     self._begun.add(step)
-                    yield rounds.of(step, next(numbers))
+                    yield rounds.of(step, next(numbers), self._message_s(step))
+
+    def _message_s(self, step: Step) -> float:
+        """Returns the shortest time that a message of a step's size took; 0 where none is known.
+
+        A model's messages take what it says from the first one on.
+        """
+        return (
+            0.0 if self.place.backend == "simulated" else self._fastest_s.get(step.size_bytes, 0.0)
+        )
 
     def _forget_unfinished(self) -> None:
         numbers = unfinished_rounds(self.trials.values())

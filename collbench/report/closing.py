@@ -5,20 +5,28 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from collbench.analyze.curves import Curve, curves, name_among, question
 from collbench.analyze.limit import LimitOf
-from collbench.model import Finding, Trial
+from collbench.model import Finding, Run, Trial
 from collbench.report.table import WIDTH
-from collbench.units import approximate_size, format_size, format_time_us
+from collbench.units import approximate_size, format_duration, format_size, format_time_us
 
 _EVIDENCE_LINES = 6
 
 
-def closing(figures: Sequence[str], findings: Sequence[Finding], folder: Path, name: str) -> str:
+def closing(
+    figures: Sequence[str],
+    findings: Sequence[Finding],
+    folder: Path,
+    name: str,
+    *,
+    took: str | None = None,
+) -> str:
     """Returns the closing paragraph.
 
     Args:
@@ -26,6 +34,7 @@ def closing(figures: Sequence[str], findings: Sequence[Finding], folder: Path, n
         findings: what stands out.
         folder: where the run is kept.
         name: what to call it in the next commands: ``last``, or the folder.
+        took: how long it took (``took_line``), where that is known.
     """
     lines = []
     for line in figures:
@@ -38,8 +47,34 @@ def closing(figures: Sequence[str], findings: Sequence[Finding], folder: Path, n
                 for line in finding.evidence[-_EVIDENCE_LINES:]:
                     lines += wrapped(line, " " * 6, " " * 8)
     run = shlex.quote(name)
-    lines += ["", f"Kept in {folder}", f"  collbench plot {run}", f"  collbench show {run}"]
+    lines += ["", *([] if took is None else [took])]
+    lines += [f"Kept in {folder}", f"  collbench plot {run}", f"  collbench show {run}"]
     return "\n".join(lines)
+
+
+def took_line(run: Run, trials: Sequence[Trial]) -> str | None:
+    """Returns how long a run took, and what of it; None where the parts are not known.
+
+    A trial's duration is from its first preparation to its last check; starting and connecting
+    processes, and proving in processes of their own, are outside of it. Of a run that was resumed
+    nobody knows when its earlier part ended; a model's durations are no wall time.
+
+    Args:
+        run: its header.
+        trials: all of it.
+    """
+    if run.ended_at is None or run.resumed_at or run.simulated:
+        return None
+    span = datetime.fromisoformat(run.ended_at) - datetime.fromisoformat(run.started_at)
+    took_s = span.total_seconds()
+    cases_s = sum(trial.duration_s for trial in trials)
+    if cases_s <= 0 or cases_s + run.proof_s > took_s:  # taken in, or a clock was set meanwhile
+        return None
+    proved = f"; {format_duration(run.proof_s)} proving what ran" if run.proof_s > 0 else ""
+    return (
+        f"Took {format_duration(took_s)}: {format_duration(cases_s)} in cases, warm-up and checks"
+        f" included{proved}."
+    )
 
 
 def figure_lines(trials: Sequence[Trial], limit_of: LimitOf) -> list[str]:

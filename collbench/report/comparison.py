@@ -123,7 +123,7 @@ def _sections(found: Compared) -> Iterator[Section]:
     for verdict in (Verdict.SLOWER, Verdict.FASTER):
         cases = found.comparison.of(verdict)
         if cases:
-            yield _claimed(found, names, verdict, cases)
+            yield claimed_section(found, names, cases, f"{verdict} ({len(cases)})")
     yield from _unclear(found, names)
     if found.location.curves:
         yield curves_section(found, names)
@@ -141,9 +141,17 @@ def _sections(found: Compared) -> Iterator[Section]:
     yield Section(title="Conclusion", lines=tuple(_conclusion(found, names)))
 
 
-def _claimed(
-    found: Compared, names: dict[CaseKey, str], verdict: Verdict, cases: Sequence[CaseComparison]
+def claimed_section(
+    found: Compared, names: Mapping[CaseKey, str], cases: Sequence[CaseComparison], title: str
 ) -> Section:
+    """Returns cases that are slower or faster, with where each change sits.
+
+    Args:
+        found: the comparison that they are of.
+        names: from ``case_names``.
+        cases: some of its cases.
+        title: of the section.
+    """
     places: dict[tuple[str, str], list[CaseComparison]] = {}
     rows = []
     for case in cases:
@@ -154,14 +162,14 @@ def _claimed(
         places.setdefault((names[case.key], phrase), []).append(case)
     lines = [f"{name} {_sizes(some)}: {phrase}" for (name, phrase), some in places.items()]
     return Section(
-        title=f"{verdict} ({len(cases)})",
+        title=title,
         head=(*_HEAD, "surely beyond"),
         rows=rows,
         lines=lines,
     )
 
 
-def _row(names: dict[CaseKey, str], case: CaseComparison) -> tuple[str, ...]:
+def _row(names: Mapping[CaseKey, str], case: CaseComparison) -> tuple[str, ...]:
     interval = "-"
     if case.low is not None and case.high is not None:
         interval = f"[{_change(case.low)}, {_change(case.high)}]"

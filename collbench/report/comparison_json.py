@@ -72,8 +72,8 @@ def comparison_dict(found: Compared, exit_code: int) -> dict[str, Any]:
         },
         "cases": [_case(found, case) for case in comparison.cases],
         "curves": [_curve(found, law) for law in found.location.curves],
-        "only_base": [_asked(found.cases[key]) for key in comparison.only_base],
-        "only_new": [_asked(found.cases[key]) for key in comparison.only_new],
+        "only_base": [asked_dict(found.cases[key]) for key in comparison.only_base],
+        "only_new": [asked_dict(found.cases[key]) for key in comparison.only_new],
     }
 
 
@@ -92,7 +92,7 @@ def _difference(one: Difference) -> dict[str, str]:
     return {"name": one.name, "base": one.base, "new": one.new}
 
 
-def _asked(case: Case, *, size: bool = True) -> dict[str, Any]:
+def asked_dict(case: Case, *, size: bool = True) -> dict[str, Any]:
     """Returns what a case asks, as the base's words have it."""
     words = {name: getattr(case, name) for name in _ASKED} | {"setting": setting_text(case.setting)}
     return words | ({"size_bytes": case.size_bytes} if size else {})
@@ -101,7 +101,7 @@ def _asked(case: Case, *, size: bool = True) -> dict[str, Any]:
 def _case(found: Compared, case: CaseComparison) -> dict[str, Any]:
     interval = None if case.low is None or case.high is None else [case.low, case.high]
     return {
-        **_asked(found.cases[case.key]),
+        **asked_dict(found.cases[case.key]),
         "verdict": str(case.verdict),
         "base_us": case.base_us,
         "new_us": case.new_us,
@@ -126,7 +126,7 @@ def _ran(found: Compared, key: CaseKey) -> dict[str, str | None]:
 
 
 def _curve(found: Compared, law: CurveLaws) -> dict[str, Any]:
-    asked = _asked(found.cases[law.key], size=False)
+    asked = asked_dict(found.cases[law.key], size=False)
     return asked | {"base": _laws(law.base), "new": _laws(law.new)}
 
 

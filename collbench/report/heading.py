@@ -85,9 +85,11 @@ def plan_line(plan: SweepPlan, run_id: str) -> str:
     )
     starts = plan.starts
     parts = [_counted(len(cases), "case"), _counted(plan.repeats, "repeat")]
-    if cases and cases[0].backend == "nccl":
+    if cases and cases[0].backend != "simulated":
+        # Of those that a launcher started each has zygotes of its own.
+        each = " a process" if cases[0].nodes > 1 and not cases[0].emulated else ""
         parts += [
-            _counted(starts.zygotes, "zygote"),
+            f"{_counted(starts.zygotes, 'zygote')}{each}",
             _counted(starts.workers, "worker"),
             _counted(starts.communicators, "communicator"),
         ]

@@ -20,6 +20,7 @@ from collbench.store.paths import (
     list_runs,
     new_run_id,
     results_root,
+    runs_inside,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = [
     "reopen_run",
     "replace_trial",
     "results_root",
+    "runs_inside",
     "scan_run",
 ]
 

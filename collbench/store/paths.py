@@ -138,6 +138,16 @@ def check_writable(root: Path) -> None:
         ) from None
 
 
+def runs_inside(folder: Path) -> list[Path]:
+    """Returns the run folders right in a folder, none where it is a run itself, or no folder."""
+    try:
+        if (folder / RUN_FILE).exists():
+            return []
+        return sorted(path for path in folder.iterdir() if (path / RUN_FILE).exists())
+    except OSError:
+        return []  # an id, or `last`
+
+
 def list_runs(root: Path) -> list[ListedRun]:
     """Returns all runs under ``root``, the newest first; those without a date come last."""
     found = [ListedRun(folder=folder, header=_header(folder)) for folder in _run_folders(root)]

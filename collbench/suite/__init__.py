@@ -23,7 +23,13 @@ from collbench.suite.schema import (
     Suite,
     override,
 )
-from collbench.suite.values import check_sizes, check_suite, check_value, read_libraries
+from collbench.suite.values import (
+    check_sizes,
+    check_suite,
+    check_value,
+    read_libraries,
+    read_plugins,
+)
 
 __all__ = [
     "ALL_ROOTS",
@@ -45,6 +51,7 @@ __all__ = [
     "load_suite",
     "override",
     "read_libraries",
+    "read_plugins",
     "resolve",
     "settings_of",
     "shipped_suites",

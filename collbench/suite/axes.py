@@ -13,7 +13,7 @@ from typing import Literal
 
 from collbench.errors import UsageError, nearest
 from collbench.nccl.grammar import ALGORITHMS, PROTOCOLS, canonical_choice, split_choices
-from collbench.nccl.settings import ALG_SELECTION, IB, LIBRARY
+from collbench.nccl.settings import ALG_SELECTION, IB, LIBRARY, PLUGIN
 from collbench.nccl.variables import MANAGED, SECRET_NAME
 
 DEFAULT = "default"
@@ -142,6 +142,7 @@ def product_of_axes(
     variables: Mapping[str, Sequence[str]],
     selections: Sequence[str],
     libraries: Sequence[str] = (),
+    plugins: Mapping[str, str] | None = None,
     whole: Sequence[Mapping[str, str]] = (),
     reference: bool,
 ) -> tuple[dict[str, str], ...]:
@@ -155,6 +156,7 @@ def product_of_axes(
         variables: values of each further variable.
         selections: values of the per-call choice.
         libraries: names of NCCL libraries.
+        plugins: the network plug-ins of some of them, which go with the library.
         whole: settings that are given as wholes.
         reference: also each combination of the others with neither algorithm nor protocol set.
 
@@ -173,7 +175,12 @@ def product_of_axes(
         *([IB, "NCCL_NET", "NCCL_IB_DISABLE"] if ib else []),
         *(["NCCL_NET", IB] if networks else []),
         *variables,
+        *([PLUGIN] if plugins else []),
     }
+    if plugins and PLUGIN in variables:
+        raise UsageError(
+            f"--nccl NAME=PATH,plugin=... and --env {PLUGIN} both say it; leave one out"
+        )
     for name in sorted({name for setting in whole for name in setting} & by_axes):
         raise UsageError(f"--setting and an option of its own both say {name}; say it in one place")
     choice = [_axis("NCCL_ALGO", algorithms), _axis("NCCL_PROTO", protocols)]
@@ -182,7 +189,7 @@ def product_of_axes(
         _axis("NCCL_NET", networks),
         _axis(ALG_SELECTION, selections),
         tuple(whole) or ({},),
-        tuple({LIBRARY: name} for name in libraries) or ({},),
+        tuple(_library(name, plugins or {}) for name in libraries) or ({},),
         # Of a variable every text is a value, the word default too.
         *(tuple({name: value} for value in values) for name, values in variables.items()),
     ]
@@ -194,6 +201,11 @@ def product_of_axes(
         if len(found) > MOST_SETTINGS:
             raise UsageError(f"more than {MOST_SETTINGS} settings; take fewer values an axis")
     return tuple(dict(pairs) for pairs in dict.fromkeys(tuple(s.items()) for s in found))
+
+
+def _library(name: str, plugins: Mapping[str, str]) -> dict[str, str]:
+    plugin = plugins.get(name)
+    return {LIBRARY: name} | ({} if plugin is None else {PLUGIN: plugin})
 
 
 def _axis(name: str, values: Iterable[str]) -> Axis:

@@ -32,6 +32,7 @@ from collbench.suite.values import (
     read_max_time,
     read_modes,
     read_pattern,
+    read_plugins,
     read_precision,
     read_redops,
     read_repeats,
@@ -152,6 +153,7 @@ def settings_of(suite: Suite) -> tuple[dict[str, str], ...]:
         variables=read_variables(asked.env),
         selections=read_selections(asked.alg_selection),
         libraries=[name for name in read_libraries(suite.run.nccl) if name],
+        plugins=read_plugins(suite.run.nccl),
         whole=read_settings(asked.settings),
         reference=asked.reference,
     )

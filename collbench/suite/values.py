@@ -33,6 +33,8 @@ DEFAULT_FACTOR = 4.0
 MOST_SIZES = 4096
 _LARGEST_SIZE_BYTES = 2**50
 _LARGEST_NUMBER = 2**31 - 1
+_PLUGIN = ",plugin="
+"""Between a library's path and its network plug-in."""
 _NAMED_LIBRARY = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.+-]*)=(.*)", re.DOTALL)
 
 
@@ -98,11 +100,26 @@ def read_libraries(value: str | Sequence[str]) -> dict[str, str | None]:
 
     A single library needs no name: it has the empty one.
     """
+    return {name: path for name, (path, _) in _libraries(value).items()}
+
+
+def read_plugins(value: str | Sequence[str]) -> dict[str, str]:
+    """Returns the network plug-ins of the libraries that have one, by the library's name."""
+    return {name: plugin for name, (_, plugin) in _libraries(value).items() if plugin}
+
+
+def _libraries(value: str | Sequence[str]) -> dict[str, tuple[str | None, str | None]]:
     texts = [value] if isinstance(value, str) else list(value)
-    found: dict[str, str | None] = {}
+    found: dict[str, tuple[str | None, str | None]] = {}
     for text in texts:
         match = _NAMED_LIBRARY.fullmatch(text)
         name, path = (match[1], match[2]) if match else ("", text)
+        path, comma, plugin = path.partition(_PLUGIN)
+        if comma and not (name and plugin.strip()):
+            raise UsageError(
+                f"'{text}': a plug-in belongs to a library with a name; write"
+                f" NAME=PATH{_PLUGIN}/opt/lib/libnccl-net.so"
+            )
         if not path.strip() or "\0" in path:
             raise UsageError(f"{path!r} is no path; give the path of a libnccl.so.2, or auto")
         if name in found or (len(texts) > 1 and not name):
@@ -110,7 +127,7 @@ def read_libraries(value: str | Sequence[str]) -> dict[str, str | None]:
                 f"'{text}': several libraries have a name of their own each; write NAME=PATH,"
                 " for instance old=/opt/nccl/libnccl.so.2"
             )
-        found[name] = None if path == AUTO else path
+        found[name] = (None if path == AUTO else path, plugin or None)
     return found
 
 

@@ -134,7 +134,11 @@ def test_coverage_of_medians(dependence, n):
         values = autoregressive(random, n, dependence)
         found = median_interval(np.exp(values))
         covered += found.low <= 1 <= found.high
-    print(f"\ncoverage | AR(1) {dependence} | n = {n} | {covered / series:.3f}")
+    share = covered / series
+    print(f"\ncoverage | AR(1) {dependence} | n = {n} | {share:.3f}")
+
+    # Above 0.97 it is wider than it need be, which is said and why: docs/statistics.md.
+    assert 0.93 <= share <= 0.985
 
 
 @pytest.mark.parametrize("repeats", [3, 5, 10])

@@ -1,15 +1,19 @@
-"""What the engine costs over real Gloo; printed, never a gate: ``pytest -s -m bench``."""
+"""What the engine costs over real Gloo; never a gate: ``pytest -m bench tests/bench``.
+
+The samples are the product's own time: wall time of a round less what its ranks measured.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from itertools import count, cycle
 
 import pytest
 from fake_nodes import presence
 
 from collbench.engine.cluster import ClusterEngine
-from collbench.engine.crew import GroupPlan
+from collbench.engine.group_plan import GroupPlan
 from collbench.engine.logs import LogPlace
 from collbench.engine.placement import Slots
 from collbench.engine.protocol import Group, Round
@@ -19,7 +23,7 @@ from collbench.probe.watch import HardwareWatch
 
 pytestmark = pytest.mark.bench
 
-ROUNDS = 5
+ALL = (0, 1, 2, 3)
 
 
 @pytest.fixture
@@ -76,53 +80,50 @@ def case(count: int, world_size: int) -> Case:
     )
 
 
-def ran(engine: ClusterEngine, *groups: Group, repeat: int = 0) -> tuple[float, float]:
-    """Runs groups at once; returns the wall time and, of it, what the slowest group measured."""
+def overhead_s(engine: ClusterEngine, *groups: Group, repeat: int = 0) -> float:
+    """Runs groups at once; returns the wall time on top of what they measured on average."""
     start_s = time.perf_counter()
     found = list(engine.run(Round(repeat=repeat, groups=groups)))
     wall_s = time.perf_counter() - start_s
     assert {outcome.trial.status for outcome in found} == {Status.OK}
-    return wall_s, sum(o.times_us.max(axis=0).sum() for o in found) / 1e6 / len(groups)
+    timed_us = sum(outcome.times_us.max(axis=0).sum() for outcome in found)
+    return wall_s - float(timed_us) / 1e6 / len(groups)
 
 
-def shown(what: str, times_s: list[float]) -> None:
-    ordered = sorted(times_s)
-    print(
-        f"{what}: median {ordered[len(ordered) // 2] * 1e3:.1f} ms, least {ordered[0] * 1e3:.1f} ms"
-    )
+def test_the_first_group_of_a_run(reported, engine):
+    here = engine(4, ONE_SAMPLE)
+    reported(lambda: overhead_s(here, Group(ranks=ALL, cases=(case(1, 4),))), rounds=1)
 
 
-def test_a_group_in_living_workers_against_fresh_ones(engine):
+def test_the_same_group_once_more(reported, engine):
+    here = engine(4, ONE_SAMPLE)
+    group = Group(ranks=ALL, cases=(case(1, 4),))
+    reported(lambda: overhead_s(here, group), rounds=20, warmup_rounds=1)
+
+
+def test_a_new_group_in_living_workers(reported, engine):
     """The same four ranks in another order are another group: their workers join anew."""
     here = engine(4, ONE_SAMPLE)
-    first_s, _ = ran(here, Group(ranks=(0, 1, 2, 3), cases=(case(1, 4),)))
-    living_s, same_s, fresh_s = [], [], []
-    for number in range(ROUNDS):
-        for ranks in ((3, 2, 1, 0), (0, 1, 2, 3)):
-            living_s.append(ran(here, Group(ranks=ranks, cases=(case(1, 4),)))[0])
-        same_s.append(ran(here, Group(ranks=(0, 1, 2, 3), cases=(case(1, 4),)))[0])
-        fresh_s.append(
-            ran(here, Group(ranks=(0, 1, 2, 3), cases=(case(1, 4),)), repeat=number + 1)[0]
-        )
-        ran(here, Group(ranks=(0, 1, 2, 3), cases=(case(1, 4),)), repeat=0)
-    print(f"\nthe first group of a run: {first_s:.2f} s")
-    shown("a new group in living workers", living_s)
-    shown("the same group once more", same_s)
-    shown("a group in fresh workers of a fresh zygote", fresh_s)
+    groups = cycle(Group(ranks=ranks, cases=(case(1, 4),)) for ranks in (ALL, ALL[::-1]))
+    reported(lambda: overhead_s(here, next(groups)), rounds=10, warmup_rounds=1)
 
 
-def test_a_round_of_four_pairs(engine):
+def test_a_group_in_fresh_workers_of_a_fresh_zygote(reported, engine):
+    here = engine(4, ONE_SAMPLE)
+    group, repeats = Group(ranks=ALL, cases=(case(1, 4),)), count()
+    reported(lambda: overhead_s(here, group, repeat=next(repeats)), rounds=5, warmup_rounds=1)
+
+
+def test_a_round_of_four_pairs(reported, engine):
     here = engine(8, ONE_SAMPLE)
     groups = [Group(ranks=(rank, rank + 4), cases=(case(1, 2),)) for rank in range(4)]
-    ran(here, *groups)
-    overhead_s = [wall_s - timed_s for wall_s, timed_s in (ran(here, *groups) for _ in range(20))]
-    print()
-    shown("a round of 4 pairs on top of what it times", overhead_s)
+    reported(lambda: overhead_s(here, *groups), rounds=20, warmup_rounds=1)
 
 
-def test_the_wall_time_of_100_cases(engine):
+def test_a_trial_of_50_samples(reported, engine):
+    """A hundredth of a group of 100 cases: no worker starts and no group meets in it."""
     here = engine(4, Policy(samples=50, warmup=5, check=True, proof=False))
     cases = tuple(case(1000 * number, 4) for number in range(1, 101))
-    ran(here, Group(ranks=(0, 1, 2, 3), cases=cases[:1]))
-    wall_s, timed_s = ran(here, Group(ranks=(0, 1, 2, 3), cases=cases))
-    print(f"\n100 cases: {wall_s:.2f} s, of which {timed_s:.2f} s are samples")
+    overhead_s(here, Group(ranks=ALL, cases=cases[:1]))
+    whole = Group(ranks=ALL, cases=cases)
+    reported(lambda: overhead_s(here, whole) / len(cases), rounds=3)

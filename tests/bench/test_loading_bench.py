@@ -1,4 +1,4 @@
-"""What loading and listing cost; printed, never a gate: ``pytest -s -m bench tests/bench``.
+"""What loading and listing cost; never a gate: ``pytest -s -m bench tests/bench``.
 
 Each is timed in a process of its own, as a user meets it. COLLBENCH_LOADED_TRIALS sets the number
 of trials (1,000,000: 1.2 GB of text below pytest's temporary folder), COLLBENCH_LISTED_RUNS that of
@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def repeated_lines(count: int) -> Iterator[bytes]:
         yield b'%s%d"%s"repeat":%d,%s\n' % (head, repeat, middle, repeat, tail)
 
 
-def test_loading_a_run_of_many_trials(tmp_path):
+def test_loading_a_run_of_many_trials(reported, tmp_path):
     folder = copied_run(tmp_path / "lab" / "20261130-0635-3947", samples=True)
     with (folder / "trials.jsonl").open("wb") as stream:
         stream.writelines(repeated_lines(TRIALS))
@@ -76,10 +75,12 @@ def test_loading_a_run_of_many_trials(tmp_path):
         f"\nload_run | {count} trials | {float(wall_s):.1f} s wall | {float(cpu_s):.1f} s CPU |"
         f" peak {float(peak_gib):.2f} GiB"
     )
+    benchmark = reported(lambda: float(wall_s), rounds=1)
+    benchmark.extra_info.update(trials=TRIALS, cpu_s=float(cpu_s), peak_gib=float(peak_gib))
     assert int(count) == TRIALS
 
 
-def test_listing_many_runs(tmp_path):
+def test_listing_many_runs(benchmark, tmp_path):
     lines = list(repeated_lines(10))
     for number in range(RUNS):
         name = f"20261130-{number // 60 % 24:02d}{number % 60:02d}-{number:04x}"
@@ -87,11 +88,9 @@ def test_listing_many_runs(tmp_path):
         (folder / "trials.jsonl").write_bytes(b"".join(lines))
 
     command = [sys.executable, "-m", "collbench", "runs", "--results", str(tmp_path)]
-    wall_s = []
-    for _ in range(3):
-        start = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        wall_s.append(time.perf_counter() - start)
+    done = benchmark.pedantic(
+        lambda: subprocess.run(command, capture_output=True, text=True, check=True), rounds=3
+    )
 
-    print(f"\ncollbench runs | {RUNS} runs | best of 3: {min(wall_s):.2f} s wall")
+    benchmark.extra_info.update(runs=RUNS)
     assert len(done.stdout.splitlines()) == RUNS + 1

@@ -4,10 +4,12 @@ import subprocess
 import sys
 from collections import Counter
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from collbench.collectives import COLLECTIVES, ITEM_BYTES
+from collbench.probe.nccl import identify_library, installed_library
 from collbench.store import read_run
 
 pytestmark = pytest.mark.skipif(find_spec("nccl") is None, reason="needs nccl4py")
@@ -105,5 +107,25 @@ def test_a_new_communicator_reads_its_algorithm_anew(tmp_path):
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    found = {trial.case.setting["NCCL_ALGO"]: str(trial.status) for trial in stored.trials}
-    assert found == {"Ring": "ok", "Tree": "ok"}
+    assert statuses(stored) == {"ok": 2}
+    ran = {trial.case.setting["NCCL_ALGO"]: trial.proof.algorithm for trial in stored.trials}
+    assert ran == {"Ring": "Ring", "Tree": "Tree"}
+    run = stored.run
+    assert (run.zygotes, run.workers, run.communicators) == (1, 2, 2)
+
+
+def test_a_library_by_its_path_is_the_one_of_the_record(tmp_path):
+    path = installed_library()
+    assert path is not None
+    done, stored = sweep(
+        tmp_path,
+        *("--collective", "all_reduce", "--sizes", "64K", "--mode", "graph", "-n", "10"),
+        *("--nccl", str(path)),
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert statuses(stored) == {"ok": 1}
+    loaded, named = stored.run.environment.nccl, identify_library(path)
+    assert loaded.version == named.version
+    assert Path(loaded.path).resolve() == path.resolve()
+    assert f"NCCL {named.version} loaded" in done.stdout.splitlines()[0]

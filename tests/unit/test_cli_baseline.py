@@ -64,9 +64,9 @@ def test_a_file_is_named_by_the_hardware_and_told_in_a_few_lines():
         "  2 x NVIDIA H200 a node, 1 node, 2 ranks nccl",
         "  NCCL 2.28.9, torch 2.11.0+cu130, driver 580.159.04, collbench 0.1.0",
         "  scatter of repeats 0.1% to 29.9%, half of the cases below 1.1%",
-        "Written to baseline-2xH200.json",
         "  collbench sweep --baseline baseline-2xH200.json",
     ]
+    assert result.stderr == "Kept in baseline-2xH200.json\n"
     kept = read_baseline(Path("baseline-2xH200.json"))
     assert (len(kept.cases), kept.simulated) == (90, False)
     assert "host0" not in Path("baseline-2xH200.json").read_text()
@@ -81,11 +81,30 @@ def test_what_is_left_out_and_what_cannot_be_judged_by_it_is_said():
 def test_a_file_that_is_there_is_not_written_over_unasked():
     Path("b.json").write_text("mine")
 
-    with pytest.raises(UsageError, match=r"'b\.json' exists; give another name with -o"):
-        raise made(CPU, "-o", "b.json").exception
+    result = made(CPU, "-o", "b.json")
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception) == "'b.json' exists; give another name with -o, or --force"
+    assert result.stdout == ""
     assert Path("b.json").read_text() == "mine"
-    assert made(CPU, "-o", "b.json", "--overwrite").exception is None
+    assert made(CPU, "-o", "b.json", "--force").exception is None
     assert read_baseline(Path("b.json")).run_ids == [CPU.name]
+    assert [path.name for path in Path().iterdir()] == ["b.json"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "model"),
+    [
+        (["sweep", "--simulate", "my model.toml"], "'my model.toml'"),
+        (["sweep", "--simulate=m.toml", "-b", "8"], "m.toml"),
+    ],
+)
+def test_what_a_model_reached_is_held_against_that_model(argv, model):
+    result = made(changed(CPU, simulated=True, argv=argv), "-o", "b.json")
+
+    assert result.exception is None, result.output
+    assert result.stdout.splitlines()[-1] == (
+        f"  collbench sweep --simulate {model} --baseline b.json"
+    )
 
 
 def test_a_name_is_found_in_the_folder_of_all_runs():
@@ -102,7 +121,9 @@ def test_runs_of_two_classes_and_planted_faults_write_nothing():
 
 
 def test_a_place_that_cannot_be_written_is_said_in_a_line():
-    with pytest.raises(UsageError, match="cannot be written: No such file or directory"):
+    with pytest.raises(
+        UsageError, match=r"cannot write 'none/b\.json': No such file or directory; "
+    ):
         raise made(CPU, "-o", "none/b.json").exception
 
 

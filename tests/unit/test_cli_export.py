@@ -67,6 +67,21 @@ def test_what_is_written_is_found_as_meant(tmp_path):
     assert max(len(line) for line in lines) <= 120
 
 
+def test_a_file_that_exists_is_kept_unless_forced(tmp_path):
+    file = tmp_path / "tuner.conf"
+    file.write_text("mine")
+
+    result = called("tuner", REFERENCE, "-o", file)
+    assert str(result.exception) == f"'{file}' exists; give another name with -o, or --force"
+    assert (result.stdout, result.stderr) == ("", "")
+    assert file.read_text() == "mine"
+
+    result = called("tuner", REFERENCE, "-o", file, "--force")
+    assert result.return_value == 0
+    assert result.stderr.splitlines()[0] == f"Kept in {file}"
+    assert len(read_tuner(file.read_text())) == 20
+
+
 def test_another_file_is_found_to_choose_otherwise(tmp_path):
     file = tmp_path / "tuner.conf"
     called("tuner", REFERENCE, "-o", file)

@@ -25,7 +25,10 @@ GPUS = tuple(
     )
     for index in range(2)
 )
-NEEDS_EXTRA = "--via native needs nccl4py: pip install 'collbench[native]'"
+NEEDS_EXTRA = (
+    "--via native needs nccl4py: pip install 'collbench[native]', in a clone"
+    " pip install -c constraints.txt -e '.[native]'"
+)
 
 
 @pytest.fixture
@@ -106,6 +109,21 @@ def suite(**options):
             (
                 "--ib steers NCCL, and here Gloo communicates, which has no such choice; leave it"
                 " out, or run on a machine with NVIDIA GPUs"
+            ),
+        ),
+        (
+            ["--setting", "default", "--setting", "NCCL_ALGO=Tree"],
+            (
+                "--setting NCCL_ALGO steers NCCL, and here Gloo communicates, which has no such"
+                " choice; leave it out, or run on a machine with NVIDIA GPUs"
+            ),
+        ),
+        (
+            ["--setting", "ib=off NCCL_ALGO=Tree", "--proto", "LL"],
+            (
+                "--setting NCCL_ALGO, --proto, --setting ib steer NCCL, and here Gloo"
+                " communicates, which has no such choice; leave them out, or run on a machine with"
+                " NVIDIA GPUs"
             ),
         ),
         (

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from batch_files import directives
@@ -9,6 +10,9 @@ from click.testing import CliRunner
 
 from collbench.cli import main
 from collbench.report.slurm_script import SlurmRequest, slurm_script
+
+RUNS = Path(__file__).parents[1] / "data/runs"
+LIBRARIES = ("--nccl", "old=/a/libnccl.so.2", "--nccl", "new=/b/libnccl.so.2")
 
 
 def written(*arguments):
@@ -49,6 +53,70 @@ def test_options_become_a_script(arguments, fields):
     assert written(*arguments) == slurm_script(SlurmRequest(**(base | fields)))
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sweep", "ib_on_off", "--min-busbw", "300", "--strict"),
+        ("ab", "--ib", "on,off", "--fail-on", "slower", "--threshold", "5%"),
+        ("ab", *LIBRARIES),
+        ("pairwise", "--rounds", "all", "--min-of-limit", "80%", "--exclude", "n[1-3]"),
+        ("scale", "--step", "2", "--max-oversubscription", "2:1", "--yes"),
+        ("history", "run", *LIBRARIES, "--repeats", "3"),
+        ("placement", "--json"),
+        # Files that only the run reads are looked for where it runs.
+        ("sweep", "--baseline", "there.json"),
+        ("pairwise", "--topology", "/etc/slurm/topology.conf"),
+        ("sweep", "--via", "native", "--nccl", "/image/libnccl.so.2"),
+        ("sweep", "--resume", "20261130-0854-24d5", "--results", str(RUNS)),
+    ],
+    ids=" ".join,
+)
+def test_every_command_that_runs_on_nodes_is_taken_as_it_stands(command):
+    script = written("-N", "4", "--", *command)
+
+    fields = {"nodes": 4, "gpus_per_node": 8, "time_limit": "1:00:00", "python": sys.executable}
+    assert script == slurm_script(SlurmRequest(command=command, **fields))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sweep", "-b", "8MB"),
+        ("sweep", "--algo", "Rng"),
+        ("sweep", "nosuchsuite"),
+        ("sweep", "--sizes", "8", "-f", "2"),
+        ("sweep", "--wait", "soon"),
+        ("sweep", "--tolerance", "3%"),
+        ("sweep", "--min-busbw", "fast"),
+        ("sweep", "--plant", "sleep:rank=1"),
+        ("sweep", "--nccl", "/opt/libnccl.so.2"),
+        ("sweep", "--alg-selection", "tree"),
+        ("sweep", "--resume", "20000101-0000-0000"),
+        ("ab", "--ib", "on"),
+        ("ab", "--ib", "on,off", "--fail-on", "faster"),
+        ("ab", "--ib", "on,off", "--threshold", "x"),
+        ("pairwise", "--rounds", "many"),
+        ("pairwise", "--inside", "--qualify", "n1"),
+        ("scale", "--step", "0"),
+        ("scale", "--topology", "a", "--from-pairwise", "last"),
+        ("history", "run"),
+        ("history", "run", "--nccl", "2.28.9,2.28.9"),
+        ("placement", "--node-rank", "-1"),
+    ],
+    ids=" ".join,
+)
+def test_what_the_command_refuses_is_refused_in_its_words(capsys, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    error = refused(capsys, "-N", "2", "--", *command)
+
+    with pytest.raises(SystemExit) as end:
+        main.run([*command])
+    assert end.value.code == 2
+    assert capsys.readouterr().err == error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_is_written_and_nothing_printed(tmp_path):
     file = tmp_path / "sweep.sbatch"
 
@@ -63,6 +131,13 @@ def test_a_file_is_written_and_nothing_printed(tmp_path):
         ([], "missing option '-N' / '--nodes'"),
         (["-N", "2", "swep"], "command 'swep' is not started on nodes; did you mean 'sweep'?"),
         (["-N", "2", "show"], "command 'show' is not started on nodes"),
+        (
+            ["-N", "2", "history", "show"],
+            (
+                "command 'history show' is not started on nodes; did you mean 'history run'?"
+                " allowed: sweep, ab, pairwise, scale, history run, placement"
+            ),
+        ),
         (["-N", "2", "sweep", "--precison", "1%"], "no such option --precison; did you mean"),
         (["-N", "0"], "--nodes: 0 must be at least 1"),
         (["-N", "x"], "'x' is not a valid integer"),

@@ -292,6 +292,9 @@ def test_every_launcher_is_known_by_its_variables(environ, options, expected):
     assert summary(found(environ, **options)) == expected
 
 
+UNSET = ": unset what another job left behind, or start it with srun, torchrun or mpirun"
+
+
 @pytest.mark.parametrize(
     ("environ", "options", "text"),
     [
@@ -302,7 +305,7 @@ def test_every_launcher_is_known_by_its_variables(environ, options, expected):
             " RANK=8, WORLD_SIZE=8, LOCAL_RANK=3, LOCAL_WORLD_SIZE=4, GROUP_RANK=1,"
             " GROUP_WORLD_SIZE=2, MASTER_ADDR=node0, MASTER_PORT=29500,"
             " TORCHELASTIC_USE_AGENT_STORE=True, TORCHELASTIC_RESTART_COUNT=0; processes count"
-            " from 0 and are fewer than their number",
+            " from 0 and are fewer than their number" + UNSET,
             id="RANK is WORLD_SIZE",
         ),
         pytest.param(
@@ -310,7 +313,8 @@ def test_every_launcher_is_known_by_its_variables(environ, options, expected):
             {},
             "the variables of mpirun contradict each other: OMPI_COMM_WORLD_RANK=3,"
             " OMPI_COMM_WORLD_SIZE=4, OMPI_COMM_WORLD_LOCAL_RANK=2, OMPI_COMM_WORLD_LOCAL_SIZE=2,"
-            " PMIX_NAMESPACE=3217358849; processes count from 0 and are fewer than their number",
+            " PMIX_NAMESPACE=3217358849; processes count from 0 and are fewer than their number"
+            + UNSET,
             id="LOCAL_RANK is LOCAL_SIZE",
         ),
         pytest.param(
@@ -324,7 +328,7 @@ def test_every_launcher_is_known_by_its_variables(environ, options, expected):
             {},
             "the variables of mpirun contradict each other: PMI_RANK=3, PMI_SIZE=4,"
             " MPI_LOCALRANKID=1, MPI_LOCALNRANKS=5; processes count from 0 and are fewer than"
-            " their number",
+            " their number" + UNSET,
             id="more on the node than in all",
         ),
         pytest.param(

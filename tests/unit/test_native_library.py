@@ -112,5 +112,6 @@ def test_a_missing_extra_is_said_in_a_line(monkeypatch):
     with pytest.raises(UsageError) as refused:
         import_extras()
     assert str(refused.value) == (
-        "--via native needs nccl4py: pip install 'collbench[native]' (No module named 'cuda.core')"
+        "--via native needs nccl4py: pip install 'collbench[native]', in a clone pip install"
+        " -c constraints.txt -e '.[native]' (No module named 'cuda.core')"
     )

@@ -82,7 +82,7 @@ def test_gpus_on_pci_without_a_driver_are_an_error_that_names_them():
         match=says(
             "a GPU is present but none can be used: on PCI: 0000:19:00.0, 0000:3b:00.0;"
             " the NVIDIA driver is not loaded; NVML: Driver Not Loaded;"
-            " to measure the CPU on purpose: --backend gloo"
+            " look at nvidia-smi on this node; to measure the CPU on purpose: --backend gloo"
         ),
     ):
         choose(NO_DRIVER)
@@ -95,7 +95,7 @@ def test_gpus_hidden_by_cuda_visible_devices_are_an_error_that_says_so(backend):
         match=says(
             "a GPU is present but none can be used: on PCI: 0000:19:00.0, 0000:3b:00.0;"
             " CUDA_VISIBLE_DEVICES='-1' leaves 0 of 2;"
-            " to measure the CPU on purpose: --backend gloo"
+            " look at nvidia-smi on this node; to measure the CPU on purpose: --backend gloo"
         ),
     ):
         choose(TWO_GPUS, {"CUDA_VISIBLE_DEVICES": "-1"}, backend=backend)
@@ -112,7 +112,7 @@ def test_a_promised_gpu_that_is_not_there_is_an_error_that_names_the_promise():
         match=says(
             "a GPU is promised but none can be used: on PCI: none;"
             " NVML: NVML Shared Library Not Found; promised by SLURM_GPUS_ON_NODE=8;"
-            " to measure the CPU on purpose: --backend gloo"
+            " look at nvidia-smi on this node; to measure the CPU on purpose: --backend gloo"
         ),
     ):
         choose(NOTHING, {"SLURM_GPUS_ON_NODE": "8"})
@@ -158,7 +158,7 @@ def test_a_broken_gpu_is_not_left_out_in_silence():
     with pytest.raises(
         NothingMeasured,
         match=says(
-            "NVML does not open GPU 1: GPU is lost, while 1 others open; to measure without it"
+            "NVML does not open GPU 1: GPU is lost, while 1 other opens; to measure without it"
             " name those by UUID in CUDA_VISIBLE_DEVICES"
         ),
     ):
@@ -170,7 +170,10 @@ def test_a_broken_gpu_is_not_left_out_in_silence():
 def test_another_number_of_gpus_than_expected_is_an_error_with_both_numbers():
     with pytest.raises(
         NothingMeasured,
-        match=says("--expect-gpus 8, but 2 can be used: on PCI: 0000:19:00.0, 0000:3b:00.0"),
+        match=says(
+            "--expect-gpus 8, but 2 can be used: on PCI: 0000:19:00.0, 0000:3b:00.0;"
+            " nvidia-smi on this node says which open, the job's request which it has"
+        ),
     ):
         choose(TWO_GPUS, expect_gpus=8)
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from records import make_run, make_trial
 
 from collbench.analyze.limit import Limit
 from collbench.model import Finding, Reason, ReasonCode
 from collbench.plan.sweep import plan_sweep
-from collbench.report.closing import closing, figure_lines
+from collbench.report.closing import closing, figure_lines, took_line
 from collbench.report.heading import heading, plan_line, refused_lines
 from collbench.report.json_output import json_document
 from collbench.report.table import WIDTH
@@ -92,10 +93,36 @@ def test_the_plan_line_has_settings_where_some_are_swept():
     )
 
 
-def test_of_gloo_the_plan_line_counts_no_processes():
-    asked = override(Suite(), collectives=("all_reduce",), sizes=("8", "64"))
+def test_the_plan_line_counts_processes_of_gloo_too():
+    asked = override(
+        Suite(),
+        collectives=("all_reduce",),
+        sizes=("8", "64"),
+        env=("OMP_NUM_THREADS=1", "OMP_NUM_THREADS=2"),
+        repeats=3,
+    )
 
     assert plan_line(plan(asked, backend="gloo", gpu=False), "x") == (
+        "plan: 1 collective x 2 sizes x 2 settings: 4 cases, 3 repeats, 6 zygotes, 12 workers,"
+        " 6 communicators, about 4 min 50 s    run x"
+    )
+
+
+@pytest.mark.parametrize(("emulated", "each"), [(False, " a process"), (True, "")])
+def test_on_several_nodes_each_process_has_its_zygotes(emulated, each):
+    asked = override(Suite(), collectives=("all_reduce",), sizes=("8",), repeats=2)
+    found = plan(asked, backend="gloo", gpu=False, nodes=2, emulated=emulated)
+
+    assert plan_line(found, "x") == (
+        f"plan: 1 collective x 1 size: 1 case, 2 repeats, 2 zygotes{each}, 4 workers,"
+        " 2 communicators, about 4 min 50 s    run x"
+    )
+
+
+def test_a_model_starts_no_processes():
+    asked = override(Suite(), collectives=("all_reduce",), sizes=("8", "64"))
+
+    assert plan_line(plan(asked, backend="simulated", gpu=False), "x") == (
         "plan: 1 collective x 2 sizes: 2 cases, 1 repeat, about 4 min 50 s    run x"
     )
 
@@ -118,6 +145,69 @@ def test_what_is_refused_gets_a_line_a_collective_with_its_settings():
         "cannot be, not run: broadcast with Tree; PAT",
     ]
     assert refused_lines(plan(asked)) == []
+
+
+STARTED = "2026-11-30T04:12:00.000+00:00"
+
+
+@pytest.mark.parametrize(
+    ("changes", "durations_s", "line"),
+    [
+        (
+            {"ended_at": "2026-11-30T04:16:52.400+00:00", "proof_s": 5.04},
+            (200.0, 20.0),
+            (
+                "Took 4 min 52 s: 3 min 40 s in cases, warm-up and checks included; 5.0 s proving"
+                " what ran."
+            ),
+        ),
+        (
+            {"ended_at": "2026-11-30T04:12:30.000+00:00"},
+            (21.0, 0.5),
+            "Took 30 s: 22 s in cases, warm-up and checks included.",
+        ),
+        ({"ended_at": None}, (21.0,), None),
+        (
+            {
+                "ended_at": "2026-11-30T04:16:52.400+00:00",
+                "resumed_at": ["2026-11-30T04:16:00.000+00:00"],
+            },
+            (21.0,),
+            None,
+        ),
+        ({"ended_at": "2026-11-30T04:12:30.000+00:00", "simulated": True}, (21.0,), None),
+        ({"ended_at": "2026-11-30T04:12:30.000+00:00"}, (), None),
+        ({"ended_at": "2026-11-30T04:12:30.000+00:00"}, (0.0, 0.0), None),
+        ({"ended_at": "2026-11-30T04:12:30.000+00:00", "proof_s": 9.5}, (21.0,), None),
+    ],
+    ids=[
+        "proved apart",
+        "nothing proved apart",
+        "not ended",
+        "resumed",
+        "simulated",
+        "no trials",
+        "taken in from elsewhere",
+        "a clock was set",
+    ],
+)
+def test_the_wall_time_is_said_where_it_is_known(changes, durations_s, line):
+    run = make_run(started_at=STARTED, **changes)
+    trials = [
+        msgspec.structs.replace(make_trial(8, 1.0), duration_s=seconds) for seconds in durations_s
+    ]
+
+    assert took_line(run, trials) == line
+
+
+def test_the_wall_time_stands_above_where_the_run_is_kept():
+    assert closing([], [], REFERENCE, "last", took="Took 30 s: 22 s in cases.").splitlines() == [
+        "",
+        "Took 30 s: 22 s in cases.",
+        f"Kept in {REFERENCE}",
+        "  collbench plot last",
+        "  collbench show last",
+    ]
 
 
 def test_the_closing_lines_hold_peak_half_and_latency(reference):

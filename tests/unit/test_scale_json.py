@@ -33,7 +33,7 @@ PARTS = {
     "bisection": "nodes pairs rails rate_gb_per_s total_gb_per_s",
     "patterns": "pattern fit agrees n rates_gb_per_s",
     "checks": "kind found text",
-    "collisions": "there rounds share_full median worst ratio",
+    "collisions": "there rounds share_full median worst uneven ratio",
     "efficiency": "pattern order nodes rate_gb_per_s against_one_node against_one_leaf as_expected",
     "curves": "pattern order rails steps",
 }

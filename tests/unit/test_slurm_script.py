@@ -34,7 +34,18 @@ CONTAINER = SlurmRequest(
     container="registry.example.com#team/collbench:0.1.0",
 )
 NO_GPU = SlurmRequest(command=("sweep",), nodes=8, gpus_per_node=0, time_limit="10:00")
+PAIRWISE = SlurmRequest(
+    command=("pairwise", "--min-of-limit", "80%"), nodes=500, gpus_per_node=8, time_limit="30"
+)
+HISTORY = SlurmRequest(
+    command=("history", "run", "--nccl", "2.28.9,2.29.7", "--libraries", "/shared/nccl"),
+    nodes=4,
+    gpus_per_node=8,
+    time_limit="2:00:00",
+)
 REQUESTS = {
+    "pairwise.sbatch": PAIRWISE,
+    "history_run.sbatch": HISTORY,
     "per_node.sbatch": PER_NODE,
     "per_gpu.sbatch": PER_GPU,
     "container.sbatch": CONTAINER,
@@ -76,6 +87,14 @@ def test_the_script_is_the_golden_one(name):
             {"nodes": "1", "ntasks-per-node": "1", "gpus-per-node": "8", "time": "1-12"},
         ),
         ("no_gpu.sbatch", {"nodes": "8", "ntasks-per-node": "1", "time": "10:00"}),
+        (
+            "pairwise.sbatch",
+            {"nodes": "500", "ntasks-per-node": "1", "gpus-per-node": "8", "time": "30"},
+        ),
+        (
+            "history_run.sbatch",
+            {"nodes": "4", "ntasks-per-node": "1", "gpus-per-node": "8", "time": "2:00:00"},
+        ),
     ],
 )
 def test_slurm_reads_these_directives(name, expected):

@@ -1,0 +1,1 @@
+"""Where asv looks for benchmarks; each file is imported before anything runs."""
