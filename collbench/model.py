@@ -125,8 +125,11 @@ class NodeState(StrEnum):
     ABSENT = "absent"
     EXCLUDED = "excluded"
     GPU_MISSING = "gpu_missing"
+    """A GPU that it is promised cannot be used; left out at the start."""
     UNKILLABLE = "unkillable"
+    """A process of it survives SIGKILL; lost from then on."""
     LOST = "lost"
+    """Out of reach, or without workers, since some moment of the run."""
 
 
 class Case(Record, frozen=True, kw_only=True):

@@ -19,10 +19,14 @@ FIGURES = (
 """One after the other: figures of links, lateness and GPUs. The last have the widest margins."""
 PROCESSES = (
     "tests/lab/test_node_faults.py",
+    "tests/asv/test_asv_suite.py",
+    "tests/lab/test_nodes_that_cannot.py",
     "tests/functional/test_resume.py",
     "tests/functional/test_sweep.py",
     "tests/functional/test_settings.py",
     "tests/functional/test_ab.py",
+    "tests/lab/test_tasks_a_node.py",
+    "tests/functional/test_two_processes.py",
 )
 """The longest first, so that both workers end at about the same time."""
 

@@ -17,10 +17,10 @@ from collbench.cli.library import (
 )
 from collbench.cli.nodes import Company, Gathering, presence_of, serve
 from collbench.engine.cluster import ClusterEngine
-from collbench.engine.crew import GroupPlan
+from collbench.engine.group_plan import GroupPlan
 from collbench.engine.logs import LogPlace
 from collbench.engine.meet import total_slots
-from collbench.engine.placement import DEFAULT_CPU_RANKS, Slots, Wanted, choose_slots
+from collbench.engine.placement import DEFAULT_CPU_RANKS, GpuMissing, Slots, Wanted, choose_slots
 from collbench.engine.protocol import Executor, Facts, Outcome, Round
 from collbench.engine.reception import Guest
 from collbench.engine.simulation import Simulation, read_simulation
@@ -28,10 +28,10 @@ from collbench.errors import ExitCode
 from collbench.launch.leaves import own_leaf
 from collbench.launch.share import core_warning, own_core_count, own_cores, own_gpus
 from collbench.measure.plant import Plant
-from collbench.model import Run, Topology
+from collbench.model import Node, Run, Topology
 from collbench.nccl.variables import quiet_variables
 from collbench.probe.environment import read_environment
-from collbench.probe.gpu import survey_gpus
+from collbench.probe.gpu import GpuSurvey, survey_gpus
 from collbench.probe.host import numa_cores, read_node, usable_cores
 from collbench.probe.nic import read_nics
 from collbench.probe.watch import HardwareWatch
@@ -225,10 +225,17 @@ def serve_site(site: Site, company: Company, *, dry_run: bool) -> int:
     if dry_run or site.simulate is not None:
         return ExitCode.FINE
     libraries = find_libraries(site.suite)
-    slots, topology = _place(site, company)
+    problem = None
+    try:
+        slots, topology = _place(site, company)
+    except GpuMissing as missing:
+        # Node 0 has to hear of it: it would wait for this node, and then be without its words.
+        problem, slots = str(missing), Slots(backend="nccl", world_size=0)
+        topology = Topology(nodes=[_own_node(company, survey_gpus())], ranks=[])
     suite = site.resolved(slots)
     software = read_environment(os.environ)
     own = presence_of(company, slots, topology.nodes[0], software, libraries.first)
+    own = msgspec.structs.replace(own, gpu_problem=problem)
     return serve(
         company,
         own,
@@ -259,7 +266,12 @@ def _place(site: Site, company: Company) -> tuple[Slots, Topology]:
         numa_cores(),
         lambda visible: own_gpus(launch, visible),
     )
-    name = launch.node_name
+    node = _own_node(company, survey)
+    return slots, Topology(nodes=[node], ranks=slots.places(node.name))
+
+
+def _own_node(company: Company, survey: GpuSurvey) -> Node:
+    """Returns what is known of this machine."""
+    name = company.launch.node_name
     node = read_node(name, gpus=survey.gpus, gpu_links=survey.links, nics=read_nics())
-    node = msgspec.structs.replace(node, leaf=own_leaf(os.environ))
-    return slots, Topology(nodes=[node], ranks=slots.places(name))
+    return msgspec.structs.replace(node, leaf=own_leaf(os.environ))

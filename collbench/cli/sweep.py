@@ -20,7 +20,7 @@ def sweep(**given: Any) -> int:
     """Measure collectives over message size, on this machine or on all that a launcher started.
 
     SUITE is a file, or one of sweep (the default), latency, bandwidth, smoke, nccl_matrix,
-    ib_on_off.
+    ib_on_off, history.
 
     \b
     Examples:

@@ -64,9 +64,10 @@ class Agent:
         self._presence, self._meeting, self._secret_of = presence, meeting, secret_of
         self._swept, self._make_station, self._wait_s = swept, make_station, wait_s
         self._missed = 0
+        self._let_go: str | None = None
 
     async def serve(self) -> str | None:
-        """Serves until node 0 lets this station go; returns why it takes no part, if so.
+        """Serves until node 0 lets this station go; returns why, where that is before the end.
 
         Raises:
             NothingMeasured: node 0 does not answer, or is lost.
@@ -81,7 +82,7 @@ class Agent:
                 if answer.failed:
                     raise NothingMeasured(answer.why)
                 return answer.why
-            await self._serve(link, answer)
+            return await self._serve(link, answer)
         except (LinkLost, Refused) as problem:
             raise NothingMeasured(f"node 0 is lost: {problem}") from None
         except TimeoutError:
@@ -90,9 +91,8 @@ class Agent:
             raise NothingMeasured(f"node 0 says what is not understood: {problem}") from None
         finally:
             link.close()
-        return None
 
-    async def _serve(self, link: Link, admitted: Admitted) -> None:
+    async def _serve(self, link: Link, admitted: Admitted) -> str | None:
         station = self._make_station(LogPlace(_seen_here(admitted)), link.send)
         working = asyncio.ensure_future(station.run())
         beating = asyncio.ensure_future(self._beat(link))
@@ -109,6 +109,7 @@ class Agent:
             link.close()
             await asyncio.gather(working, beating, hearing, return_exceptions=True)
             station.close()
+        return self._let_go
 
     async def _hear(self, link: Link, station: Station) -> None:
         decoder = msgspec.json.Decoder(Order)
@@ -121,6 +122,7 @@ class Agent:
                 continue
             station.send(order)
             if isinstance(order, Finish):
+                self._let_go = order.text
                 await asyncio.Event().wait()  # the station ends by itself
 
     def _refusal(self, order: Fork) -> str | None:

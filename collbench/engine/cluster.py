@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from collbench.engine.controller import Controller
-from collbench.engine.crew import Crew, GroupPlan
+from collbench.engine.crew import Crew
+from collbench.engine.group_plan import GroupPlan
 from collbench.engine.logs import LogPlace
 from collbench.engine.loops import end_loop
 from collbench.engine.orders import Finish, Report
@@ -64,8 +66,10 @@ class ClusterEngine:
         self._station: Station | None = None
         self._station_task: asyncio.Task[None] | None = None
         posts = [Post(guest.presence.node, guest.address, _nowhere) for guest in guests]
-        for post in posts:
+        stations = Counter(post.node for post in posts)
+        for post, guest in zip(posts, guests, strict=True):
             post.shown = len(posts) > 1
+            post.process = guest.presence.process if stations[post.node] > 1 else None
         berths = berths_of([guest.presence.slots for guest in guests], posts)
         self._crew = Crew(berths, plan)
         self._controller = Controller(
@@ -95,11 +99,7 @@ class ClusterEngine:
         return lambda report: self._crew.report(post, report)
 
     def _loser(self, post: Post) -> Callable[[str], None]:
-        def lose(why: str) -> None:
-            self._crew.lose(post, why)
-            self._controller.lose(post.node)
-
-        return lose
+        return lambda why: self._crew.lose(post, why)
 
     def _await(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)

@@ -19,7 +19,6 @@ from collbench.engine.crew import Crew
 from collbench.engine.faults import Fault
 from collbench.engine.lineup import Kind, has_twin, timed_in
 from collbench.engine.merge import merge_results, trial_without_result
-from collbench.engine.processes import KILL_WAIT_S
 from collbench.engine.protocol import Facts, Group, Outcome, Round
 from collbench.engine.seats import Seat
 from collbench.engine.wire import Connect, Connected, Done, Joined, Measure, Prove, Proved, Renew
@@ -38,6 +37,8 @@ from collbench.model import (
 from collbench.nccl.settings import LIBRARY, Changes, Needs, needs_of
 
 _FORMATION_TRIES = 3
+_SIGNAL_WAIT_S = 2.0
+"""After a node was lost: time for a signal to this process too."""
 
 
 @dataclass
@@ -88,11 +89,15 @@ class Controller:
     ) -> None:
         self._crew, self._swept, self._policy, self._logs = crew, swept, policy, logs
         self.facts = Facts(topology=topology)
+        crew.on_loss = self._lose
         self._states: dict[tuple[int, ...], _GroupState] = {}
         self._ever_formed = False
 
     async def start(self, round_: Round) -> None:
         """Forms the first group of a round.
+
+        What a group of all ranks cannot do because a node is lost, no later one can. Parts of them
+        are another matter: whoever plans those goes on without the node.
 
         Raises:
             NothingMeasured: it cannot be formed; says which rank and GPU, and why.
@@ -101,7 +106,10 @@ class Controller:
         case = group.cases[0]
         state = self._state(group, round_)
         seats = await self._team(state, case, timed_in(case, state.policy))
-        if isinstance(seats, Fault) and not case.setting:
+        if not isinstance(seats, Fault):
+            return
+        lost = seats.status is Status.NODE_LOST
+        if (lost and not group.name) or (not lost and not case.setting):
             raise NothingMeasured(f"the ranks do not come together: {self._explained(seats)}")
 
     async def drive(
@@ -154,12 +162,12 @@ class Controller:
     ) -> Outcome:
         kind = timed_in(case, state.policy)
         if isinstance(seats, Fault):
-            return self._unmeasured(state, case, seats, start_s)
+            return await self._unmeasured(state, case, seats, start_s)
         start_s = time.time()
         answer = await self._measured(seats, case, state.policy)
         if isinstance(answer, Fault):
             await self._end(state, kind)
-            return self._unmeasured(state, case, answer, start_s)
+            return await self._unmeasured(state, case, answer, start_s)
         results = [message.result for message in answer]
         events = [event for seat in seats for event in seat.events]
         end_s = time.time()
@@ -181,7 +189,9 @@ class Controller:
             counters=_counters(seats) if state.place is not None else None,
         )
 
-    def _unmeasured(self, state: _GroupState, case: Case, fault: Fault, start_s: float) -> Outcome:
+    async def _unmeasured(
+        self, state: _GroupState, case: Case, fault: Fault, start_s: float
+    ) -> Outcome:
         trial = trial_without_result(case, state.repeat, fault, start_s, state.place)
         if state.lost is not None:
             # The first case says how the node was lost; the rest cannot be tried.
@@ -190,6 +200,9 @@ class Controller:
                 trial, status=Status.SKIPPED, reason=reason, culprits=[]
             )
         elif fault.status is Status.NODE_LOST:
+            # Who cancels a run signals every process. This one may hear of the others' end before
+            # its own signal comes; then the run is interrupted, and no node is to blame.
+            await asyncio.sleep(_SIGNAL_WAIT_S)
             state.lost = fault
         return Outcome(trial=trial)
 
@@ -309,28 +322,23 @@ class Controller:
         state.given_up[kind, needs] = fault
 
     async def _end(self, state: _GroupState, kind: Kind) -> None:
-        """Kills a group's workers of a kind.
+        """Kills a group's workers of a kind. One that survives loses its node.
 
         Raises:
-            NothingMeasured: one survives.
+            NothingMeasured: that was the only one.
         """
         formed = state.formed.pop(kind, None)
         if formed is not None:
             await self._crew.dismiss(formed.seats, kill=True)
-        if self._crew.survivors:
-            pids = ", ".join(
-                f"rank {seat.rank} (pid {seat.pid}) on {seat.node}" for seat in self._crew.survivors
-            )
-            raise NothingMeasured(
-                f"{pids} lives on {KILL_WAIT_S:.0f} s after SIGKILL: the node is unkillable;"
-                " look at dmesg, reset the GPU or restart the node"
-            )
+        self._crew.require_somebody()
 
-    def lose(self, node: str) -> None:
-        """A node can no longer be reached: the topology says so."""
+    def _lose(self, node: str, state: NodeState) -> None:
+        """A node takes no part any more: the topology says so, and what became of it first."""
         topology = self.facts.topology
         nodes = [
-            msgspec.structs.replace(known, state=NodeState.LOST) if known.name == node else known
+            msgspec.structs.replace(known, state=state)
+            if known.name == node and known.state is NodeState.PRESENT
+            else known
             for known in topology.nodes
         ]
         self._count(topology=msgspec.structs.replace(topology, nodes=nodes))

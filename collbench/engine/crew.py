@@ -9,19 +9,18 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import TypeVar
-
-import msgspec
 
 from collbench.engine.faults import Fault, node_lost
 from collbench.engine.gathering import M, gather
+from collbench.engine.group_plan import GroupPlan
 from collbench.engine.lineup import Kind
 from collbench.engine.orders import (
     Died,
     Dismiss,
     Dismissed,
+    Finish,
     Fork,
     Forked,
     ForkFailed,
@@ -30,17 +29,16 @@ from collbench.engine.orders import (
     Moved,
     Order,
     Report,
-    SeatOrder,
     Spoke,
     Tell,
     TellEach,
 )
-from collbench.engine.seats import Berth, Post, Seat, take_moves
-from collbench.engine.wire import Hosting, Join, Joined, ToWorker
+from collbench.engine.processes import KILL_WAIT_S
+from collbench.engine.seats import Berth, Post, Seat, by_post, take_moves
+from collbench.engine.wire import Hosting, Joined, ToWorker
 from collbench.errors import NothingMeasured
-from collbench.measure.plant import Plant
-from collbench.model import ReasonCode
-from collbench.nccl.settings import LIBRARY_VARIABLE, Changes, Needs
+from collbench.model import NodeState, ReasonCode
+from collbench.nccl.settings import Changes, Needs
 
 T = TypeVar("T")
 _OrderFor = Callable[[list[int]], Order]
@@ -48,26 +46,6 @@ _LOOK_WAIT_S = 9.0
 _NCCL_ASKED = 3
 _DISMISS_WAIT_S = 12.0
 _SLOW_IMPORT_S = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupPlan:
-    """How the workers of a run form groups."""
-
-    backend: str
-    library: str | None
-    """Path of the NCCL library to load; None: the installed one."""
-    plant: Plant | None
-    quiet: dict[str, str]
-    """Variables of workers whose time is taken without NCCL's log."""
-    init_deadline_s: float
-    libraries: Mapping[str, str | None] = field(default_factory=dict)
-    """Paths of the libraries that settings call by name."""
-
-    def library_of(self, seat: Seat) -> str | None:
-        """Returns the path of the library that a worker's processes are for."""
-        name = dict(seat.zygote_part[1]).get(LIBRARY_VARIABLE)
-        return self.library if name is None else self.libraries[name]
 
 
 class Crew:
@@ -84,8 +62,10 @@ class Crew:
         self._looks: dict[int, asyncio.Future[str | None]] = {}
         self._dismissals: dict[int, asyncio.Future[str | None]] = {}
         self._zygotes: dict[Post, int] = {}
-        self.survivors: list[Seat] = []
-        """Workers that live on after SIGKILL."""
+        self._hopeless: str | None = None
+        """Why nobody is left to run anything, if it is so."""
+        self.on_loss: Callable[[str, NodeState], None] | None = None
+        """Told which node is lost, and what became of it."""
         self.forked = 0
         self._slowest_import: tuple[float, str] = (0.0, "")
 
@@ -123,8 +103,7 @@ class Crew:
                         self._seats[number].pid = pid
                     _settle(self._forks, number, None)
             case ForkFailed():
-                for number in report.seats:
-                    _settle(self._forks, number, f"{post.node}: {report.text}")
+                self._give_up(post, report.text, NodeState.LOST)
             case Looked():
                 for look in report.looks:
                     if look.seat in self._seats:
@@ -132,13 +111,43 @@ class Crew:
                         self._seats[look.seat].evidence = report.evidence
                     _settle(self._looks, look.seat, None)
             case Dismissed():
+                left = [self._seats[n] for n in report.survivors if n in self._seats]
                 for number in report.seats:
-                    if number in report.survivors and number in self._seats:
-                        self.survivors.append(self._seats[number])
                     _settle(self._dismissals, number, None)
+                if left:
+                    self._give_up(post, _surviving(left), NodeState.UNKILLABLE)
 
-    def lose(self, post: Post, why: str) -> None:
-        """A station can no longer be reached."""
+    def _give_up(self, post: Post, what: str, state: NodeState) -> None:
+        """A station is of no use any more though it can be reached: it is let go, and lost."""
+        if post.lost is not None:
+            return
+        home = self._berths[min(self._berths)].post.node
+        without = f"--exclude {post.node} begins without it"
+        if post.node == home:
+            without = "to begin without it, start node 0 elsewhere"
+        post.send(Finish(text=what))
+        self.lose(post, f"{what}; {without}", state)
+        posts = {berth.post for berth in self._berths.values()}
+        if {each.node for each in posts} == {each.node for each in posts if each.lost is not None}:
+            self._hopeless = f"{post.name}: {what}"
+
+    def require_somebody(self) -> None:
+        """Goes on only where a node is left.
+
+        Raises:
+            NothingMeasured: none is, and the last one was of no use; says why.
+        """
+        if self._hopeless is not None:
+            raise NothingMeasured(self._hopeless)
+
+    def lose(self, post: Post, why: str, state: NodeState = NodeState.LOST) -> None:
+        """A station can no longer be reached, or used: what needs it is told so.
+
+        Args:
+            post: of the station.
+            why: in words.
+            state: what became of its node.
+        """
         if post.lost is not None:
             return
         post.lost = why
@@ -146,7 +155,9 @@ class Crew:
             self._forget(seat)
             seat.lost(None)
             for waits in (self._forks, self._looks, self._dismissals):
-                _settle(waits, seat.number, f"{post.node} is lost: {why}")
+                _settle(waits, seat.number, why)
+        if self.on_loss is not None:
+            self.on_loss(post.node, state)
 
     def _forget(self, seat: Seat) -> None:
         if self._present.get((seat.rank, seat.kind)) is seat:
@@ -157,8 +168,10 @@ class Crew:
     ) -> list[Seat] | Fault:
         """Returns living workers for ranks with what a setting needs, forking those missing.
 
+        The fault is that of nodes that are lost; one that cannot fork is lost from then on.
+
         Raises:
-            NothingMeasured: a station cannot fork.
+            NothingMeasured: no node is left that can.
         """
         if (fault := self._lost_among(ranks, kind)) is not None:
             return fault
@@ -171,19 +184,21 @@ class Crew:
             and (seat.zygote_part != part or seat.worker_part != needs.worker)
         ]
         await self.dismiss(stale, kill=False)
+        if (fault := self._lost_among(ranks, kind)) is not None:
+            return fault
         missing = [rank for rank in ranks if (rank, kind) not in self._present]
         fresh = [self._new_seat(rank, kind, part, needs.worker) for rank in missing]
         # One that dies from now on stays among them: what waits for its answer says so.
         found = [self._present[rank, kind] for rank in ranks]
-        problem = await self._fork(fresh, part, needs) if fresh else None
+        if fresh:
+            await self._fork(fresh, part, needs)
         if (fault := self._lost_among(ranks, kind)) is not None:
             return fault
-        if problem is not None:
-            raise NothingMeasured(problem)
         return found
 
     def _lost_among(self, ranks: Sequence[int], kind: Kind) -> Fault | None:
-        """Returns the fault of the nodes that can no longer be reached."""
+        """Returns the fault of the nodes that are lost."""
+        self.require_somebody()
         berths = [self._berths[rank] for rank in ranks]
         lost = [Seat(-1, b, kind, (0, ()), ()) for b in berths if b.post.lost is not None]
         return node_lost(lost) if lost else None
@@ -194,46 +209,27 @@ class Crew:
         self._present[rank, kind] = seat
         return seat
 
-    async def _fork(
-        self, fresh: Sequence[Seat], part: tuple[int, Changes], needs: Needs
-    ) -> str | None:
-        """Forks workers on their stations; returns why one could not: then all are dismissed."""
+    async def _fork(self, fresh: Sequence[Seat], part: tuple[int, Changes], needs: Needs) -> None:
+        """Forks workers on their stations; where one could not, all are dismissed."""
         self.forked += len(fresh)
-        waits = []
-        for post, seats in _by_post(fresh).items():
-            waits += [_wait(self._forks, seat.number) for seat in seats]
-            orders = [self._order(seat, needs) for seat in seats]
+        waits: dict[asyncio.Future[str | None], Post] = {}
+        for post, seats in by_post(fresh).items():
+            waits |= {_wait(self._forks, seat.number): post for seat in seats}
+            orders = [self._plan.seat_order(seat, needs) for seat in seats]
             post.send(Fork(repeat=part[0], zygote=part[1], seats=orders))
         # A zygote that never answers is its station's to report, by the same deadline.
         done, late = await asyncio.wait(waits, timeout=2 * self._plan.init_deadline_s)
-        problems = [problem for wait in done if (problem := wait.result()) is not None]
-        if late:
-            problems.append(f"{len(late)} workers were not forked in time")
-        if problems:
+        failed = any(wait.result() is not None for wait in done)
+        for wait in late:
+            self._give_up(waits[wait], "its workers were not forked in time", NodeState.LOST)
+        if failed or late:
             await self.dismiss(fresh, kill=True)
-        return problems[0] if problems else None
-
-    def _order(self, seat: Seat, needs: Needs) -> SeatOrder:
-        berth = seat.berth
-        logged = seat.kind is Kind.LOGGED
-        variables: dict[str, str | None] = {} if logged else {**self._plan.quiet}
-        variables |= dict((*needs.worker, *needs.communicator))
-        if berth.fake_host is not None:
-            variables["NCCL_HOSTID"] = berth.fake_host
-        return SeatOrder(
-            seat=seat.number,
-            rank=seat.rank,
-            gpu=berth.gpu,
-            cpuset=berth.cpuset,
-            variables=variables,
-            logged=logged,
-        )
 
     async def join(self, seats: Sequence[Seat]) -> list[Joined] | Fault:
         """Lets workers form a group; the first one's store is where they meet."""
         group, token = next(self._groups), secrets.token_hex(16)
         host = seats[0].berth.post.address
-        first = self._join_order(seats, 0, group, token, host, None)
+        first = self._plan.join_order(seats, 0, group, token, host, None)
         hosting = await self.asked(
             Hosting, seats[:1], first, self._plan.init_deadline_s, ReasonCode.NO_START
         )
@@ -242,7 +238,7 @@ class Crew:
         port = hosting[0].port
         rest: dict[Post, list[tuple[int, ToWorker]]] = {}
         for place, seat in enumerate(seats[1:], start=1):
-            order = self._join_order(seats, place, group, token, host, port)
+            order = self._plan.join_order(seats, place, group, token, host, port)
             rest.setdefault(seat.berth.post, []).append((seat.number, order))
         for post, messages in rest.items():
             post.send(TellEach(messages=messages))
@@ -251,25 +247,6 @@ class Crew:
             for seat in seats:
                 seat.group = group
         return joined
-
-    def _join_order(
-        self, seats: Sequence[Seat], place: int, group: int, token: str, host: str, port: int | None
-    ) -> Join:
-        berth = seats[place].berth
-        return Join(
-            rank=place,
-            world_size=len(seats),
-            backend=self._plan.backend,
-            gpu=berth.cuda_index,
-            ranks_on_device=berth.ranks_on_device,
-            store_host=host,
-            store_port=port,
-            prefix=f"group{group}",
-            token=token,
-            library=self._plan.library_of(seats[place]),
-            logged=seats[place].kind is Kind.LOGGED,
-            plant=_plant_at(self._plan.plant, seats[place].rank, place),
-        )
 
     def tell(self, seats: Sequence[Seat], message: ToWorker) -> None:
         """Hands a message to workers, one order a station."""
@@ -307,7 +284,7 @@ class Crew:
         time, and few of them.
         """
         awake = [seat for seat in seats if not seat.gone and seat.state() not in "Tt"]
-        for mine in list(_by_post(awake).values())[:_NCCL_ASKED]:
+        for mine in list(by_post(awake).values())[:_NCCL_ASKED]:
             await self._look(mine[:1], ask_nccl=True)
             if mine[0].evidence:
                 return mine[0].evidence
@@ -339,15 +316,17 @@ class Crew:
         await self.dismiss(list(self._present.values()), kill=kill)
 
     def _send_each(self, seats: Sequence[Seat], order_for: _OrderFor) -> None:
-        for post, mine in _by_post(seats).items():
+        for post, mine in by_post(seats).items():
             post.send(order_for([seat.number for seat in mine]))
 
 
-def _by_post(seats: Sequence[Seat]) -> dict[Post, list[Seat]]:
-    found: dict[Post, list[Seat]] = {}
-    for seat in seats:
-        found.setdefault(seat.berth.post, []).append(seat)
-    return found
+def _surviving(seats: Sequence[Seat]) -> str:
+    """Returns what is said of workers that SIGKILL does not end."""
+    who = ", ".join(f"rank {seat.rank} (pid {seat.pid})" for seat in seats)
+    return (
+        f"{who} {'is' if len(seats) == 1 else 'are'} there {KILL_WAIT_S:.0f} s after SIGKILL,"
+        " which makes the node unkillable: look at dmesg, reset the GPU or restart the node"
+    )
 
 
 def _wait(waits: dict[int, asyncio.Future[T]], number: int) -> asyncio.Future[T]:
@@ -361,10 +340,3 @@ def _settle(waits: dict[int, asyncio.Future[T]], number: int, value: T) -> None:
     if future is not None:
         with contextlib.suppress(asyncio.InvalidStateError):
             future.set_result(value)
-
-
-def _plant_at(plant: Plant | None, rank: int, place: int) -> Plant | None:
-    """Returns the fault with the rank's place in its group, None where it is another rank's."""
-    if plant is None or plant.rank != rank:
-        return None
-    return msgspec.structs.replace(plant, rank=place)

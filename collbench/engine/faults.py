@@ -82,10 +82,12 @@ def hung(
 
 
 def node_lost(gone: Sequence[Seat]) -> Fault:
-    """Nodes can no longer be reached."""
-    whys = {worker.node: worker.berth.post.lost or "" for worker in gone}
-    text = "; ".join(f"{node} is lost: {why}" for node, why in whys.items())
-    culprits = tuple(_culprit(worker, f"its node is lost: {whys[worker.node]}") for worker in gone)
+    """Nodes can no longer be reached, or used."""
+    whys = {worker.berth.post: worker.berth.post.lost or "" for worker in gone}
+    text = "; ".join(f"{post.name} is lost: {why}" for post, why in whys.items())
+    culprits = tuple(
+        _culprit(worker, f"its node is lost: {whys[worker.berth.post]}") for worker in gone
+    )
     return Fault(Status.NODE_LOST, Reason(code=ReasonCode.NODE_LOST, text=text), culprits)
 
 

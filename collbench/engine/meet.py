@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from collbench.engine.placement import Slots, emulation_note
+from collbench.engine.place_notes import emulation_note, loopback_note
+from collbench.engine.placement import Slots
 from collbench.engine.reception import Guest, Presence, Reception, Versions
 from collbench.engine.roster import places_of
 from collbench.errors import NothingMeasured, UsageError
@@ -62,16 +63,21 @@ def hold_meeting(
     remarks = [f"turned away: {text}" for text in reception.turned_away]
     absent = _absent(guests, launch)
     wanted = [guest for guest in guests if guest.presence.node not in options.exclude]
-    left_out = [(guest, "--exclude") for guest in guests if guest not in wanted]
-    left_out += _different(wanted, own, strict=options.strict)
-    out = [guest for guest, _ in left_out]
+    gpu_missing = _without_gpu(wanted, own, strict=options.strict)
+    whole = [guest for guest in wanted if guest not in gpu_missing]
+    left_out = {guest: "--exclude" for guest in guests if guest not in wanted}
+    left_out |= _different(whole, own, strict=options.strict)
+    out = dict.fromkeys(left_out, NodeState.EXCLUDED)
+    out |= dict.fromkeys(gpu_missing, NodeState.GPU_MISSING)
     staying = sorted((g for g in guests if g not in out), key=_order(guests))
     if absent:
         remarks.append(f"absent: {_listed(absent)}")
-    remarks += [f"excluded: {guest.presence.node} ({why})" for guest, why in left_out]
+    remarks += [f"excluded: {guest.presence.node} ({why})" for guest, why in left_out.items()]
+    missing = {guest.presence.node: why for guest, why in gpu_missing.items()}
+    remarks += [f"{node} is left out: {why}" for node, why in missing.items()]
     _refuse_too_few(staying, absent, options, own)
     _refuse_shared_gpus(staying)
-    for guest, why in left_out:
+    for guest, why in (left_out | gpu_missing).items():
         reception.turn_away(guest, f"this node takes no part: {why}", failed=False)
     return Met(
         guests=staying,
@@ -113,18 +119,35 @@ def _absent(guests: Sequence[Guest], launch: Launch) -> list[str]:
     return [names[p] if p < len(names) else f"process {p}" for p in missing]
 
 
-def _different(guests: Sequence[Guest], own: Presence, *, strict: bool) -> list[tuple[Guest, str]]:
+def _without_gpu(guests: Sequence[Guest], own: Presence, *, strict: bool) -> dict[Guest, str]:
+    """Returns the stations of nodes where a GPU cannot be used that is promised, and why not."""
+    problems: dict[str, str] = {}
+    for guest in guests:
+        if guest.presence.gpu_problem is not None:
+            problems.setdefault(guest.presence.node, guest.presence.gpu_problem)
+    if own.node in problems:
+        raise NothingMeasured(f"{own.node}, which is node 0: {problems[own.node]}")
+    if problems and strict:
+        lines = "; ".join(f"{node}: {why}" for node, why in list(problems.items())[:_SHOWN])
+        raise NothingMeasured(f"--strict, and nodes differ: {lines}")
+    return {
+        guest: problems[guest.presence.node] for guest in guests if guest.presence.node in problems
+    }
+
+
+def _different(guests: Sequence[Guest], own: Presence, *, strict: bool) -> dict[Guest, str]:
     """Returns the stations that differ from most others, and in what."""
     counts = Counter(guest.presence.versions for guest in guests)
     if len(counts) < 2:
-        return []
+        return {}
     most, _ = max(counts.items(), key=lambda item: (item[1], item[0] == own.versions))
-    found = [
-        (guest, _difference(guest.presence.versions, most))
+    found = {
+        guest: _difference(guest.presence.versions, most)
         for guest in guests
         if guest.presence.versions != most
-    ]
-    lines = "; ".join(f"{guest.presence.node}: {why}" for guest, why in found[:_SHOWN])
+    }
+    shown = list(found.items())[:_SHOWN]
+    lines = "; ".join(f"{guest.presence.node}: {why}" for guest, why in shown)
     if strict:
         raise NothingMeasured(f"--strict, and nodes differ: {lines}")
     if own.versions != most:
@@ -158,8 +181,9 @@ def _refuse_too_few(
         if len(nodes) >= options.min_nodes:
             return
         raise NothingMeasured(
-            f"{len(nodes)} nodes are here, --min-nodes asks for {options.min_nodes}; absent:"
-            f" {_listed(absent) or 'none'}"
+            f"{len(nodes)} {'node is' if len(nodes) == 1 else 'nodes are'} here, --min-nodes asks"
+            f" for {options.min_nodes}; absent: {_listed(absent) or 'none'}; look at their output,"
+            " wait longer (--wait), or ask for fewer"
         )
     if absent:
         raise NothingMeasured(
@@ -187,17 +211,15 @@ def _refuse_shared_gpus(guests: Sequence[Guest]) -> None:
 
 
 def _topology(
-    staying: Sequence[Guest], left_out: Sequence[Guest], absent: Sequence[str]
+    staying: Sequence[Guest], left_out: Mapping[Guest, NodeState], absent: Sequence[str]
 ) -> Topology:
     nodes: dict[str, Node] = {}
     for guest in staying:
         name = guest.presence.node
         nodes.setdefault(name, msgspec.structs.replace(guest.presence.hardware, name=name))
-    for guest in left_out:
+    for guest, state in left_out.items():
         name = guest.presence.node
-        hardware = msgspec.structs.replace(
-            guest.presence.hardware, name=name, state=NodeState.EXCLUDED
-        )
+        hardware = msgspec.structs.replace(guest.presence.hardware, name=name, state=state)
         nodes.setdefault(name, hardware)
     for name in absent:
         nodes.setdefault(
@@ -241,10 +263,12 @@ def _note(first: Slots, guests: Sequence[Guest]) -> str | None:
         gpus = [gpu for guest in guests for gpu in guest.presence.slots.gpus]
         return emulation_note(len(set(_fake_hosts(guests))), len(gpus), gpus)
     nodes = len({guest.presence.node for guest in guests})
-    if first.backend != "gloo" or nodes == 1:
+    if first.backend != "gloo":
         return first.note
     ranks = sum(guest.presence.slots.world_size for guest in guests)
     what = (first.note or "NO GPU").partition(":")[0]
+    if nodes == 1:
+        return loopback_note(what, ranks)
     return f"{what}: CPUs over Gloo, {ranks} ranks on {nodes} nodes"
 
 

@@ -66,8 +66,7 @@ class Finish(Record, frozen=True, kw_only=True, tag="finish"):
     """The run is over: end everything and leave."""
 
     text: str | None = None
-    """Why, where a person at this station's end should know."""
-    failed: bool = False
+    """Why, where a person at this station's end should know: it is of no use to the run."""
 
 
 class Forked(Record, frozen=True, kw_only=True, tag="forked"):

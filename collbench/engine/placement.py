@@ -6,9 +6,10 @@ GPU that is promised, or on PCI, and cannot be used is an error that names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from collbench.engine.place_notes import emulation_note, loopback_note
 from collbench.errors import NothingMeasured, UsageError
 from collbench.model import Gpu, RankPlace
 from collbench.probe.cores import format_cores
@@ -24,6 +25,10 @@ _PROMISING_LISTS = (
 _NO_LIST = ("", "-1", "void", "none", "NoDevFiles")
 _PROMISING_COUNTS = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS")
 _NO_COUNT = ("", "0")
+
+
+class GpuMissing(NothingMeasured):
+    """A GPU that is promised, or on PCI, cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,14 +111,16 @@ def choose_slots(
 
     Raises:
         UsageError: more than there is, or a back end without its hardware, was asked for.
-        NothingMeasured: a GPU that is promised or present cannot be used.
+        GpuMissing: a GPU that is promised or present cannot be used.
+        NothingMeasured: there are not as many as expected.
     """
     _refuse_impossible(wanted)
     usable = own(visible_gpus(survey.gpus, environ))
     if wanted.expect_gpus is not None and len(usable) != wanted.expect_gpus:
         raise NothingMeasured(
             f"--expect-gpus {wanted.expect_gpus}, but {len(usable)} can be used:"
-            f" {_state_of(survey, environ)}"
+            f" {_state_of(survey, environ)}; nvidia-smi on this node says which open, the job's"
+            " request which it has"
         )
     has_gpus = bool(survey.on_pci or survey.gpus)
     if wanted.backend == "gloo":
@@ -123,9 +130,10 @@ def choose_slots(
         return _on_gpus(wanted, usable, cores, numa)
     promise = _promise(environ)
     if has_gpus or promise:
-        raise NothingMeasured(
+        raise GpuMissing(
             f"a GPU is {'present' if has_gpus else 'promised'} but none can be used:"
-            f" {_state_of(survey, environ)}; to measure the CPU on purpose: --backend gloo"
+            f" {_state_of(survey, environ)}; look at nvidia-smi on this node; to measure the CPU on"
+            " purpose: --backend gloo"
         )
     if wanted.backend == "nccl" or wanted.gpus is not None:
         asked = "--backend nccl" if wanted.backend == "nccl" else f"--gpus {wanted.gpus}"
@@ -167,9 +175,10 @@ def _refuse_impossible(wanted: Wanted) -> None:
 def _refuse_partial(survey: GpuSurvey, environ: Mapping[str, str]) -> None:
     """Refuses to leave out a broken GPU in silence; whoever names the GPUs has left it out."""
     if survey.error and "CUDA_VISIBLE_DEVICES" not in environ:
-        raise NothingMeasured(
-            f"{survey.error}, while {len(survey.gpus)} others open; to measure without it name"
-            " those by UUID in CUDA_VISIBLE_DEVICES"
+        others = "1 other opens" if len(survey.gpus) == 1 else f"{len(survey.gpus)} others open"
+        raise GpuMissing(
+            f"{survey.error}, while {others}; to measure without it name those by UUID in"
+            " CUDA_VISIBLE_DEVICES"
         )
 
 
@@ -211,8 +220,7 @@ def _on_cpu(wanted: Wanted, cores: frozenset[int], *, has_gpus: bool) -> Slots:
         backend="gloo",
         world_size=ranks,
         cpusets=_split(cores, ranks),
-        note=f"{what}: CPU loopback over Gloo, {ranks} rank{'s' * (ranks > 1)};"
-        " says nothing about a cluster",
+        note=loopback_note(what, ranks),
     )
 
 
@@ -269,21 +277,6 @@ def _on_fake_hosts(
         cpusets=_split(cores, ranks),
         fake_hosts=tuple(f"fake-host-{rank // a_host}" for rank in range(ranks)),
         note=emulation_note(hosts, ranks, gpus),
-    )
-
-
-def emulation_note(hosts: int, ranks: int, gpus: Sequence[Gpu]) -> str:
-    """Returns what the first line says of emulated hosts.
-
-    Args:
-        hosts: how many NCCL sees.
-        ranks: on all of them.
-        gpus: that those share; one may stand there more than once.
-    """
-    return (
-        f"EMULATED: {hosts} fake hosts on one machine, {ranks} ranks on"
-        f" {len({gpu.uuid for gpu in gpus})} x {gpus[0].name}; exercises the network code, says"
-        " nothing about a network"
     )
 
 

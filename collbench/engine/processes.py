@@ -65,9 +65,13 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Sends SIGKILL to the worker and all it has started. A stopped process obeys it too."""
+        if not self.alive:
+            return
+        # One that was forked a moment ago is no group of its own yet.
         with contextlib.suppress(ProcessLookupError):
-            if self.alive:
-                os.killpg(self.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def log_tail(self) -> list[str]:
         """Returns the last lines the worker has written."""

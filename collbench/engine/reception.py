@@ -50,6 +50,8 @@ class Presence(Record, frozen=True, kw_only=True, tag="presence"):
     hardware: Node
     versions: Versions
     pid: int
+    gpu_problem: str | None = None
+    """Why a GPU that it is promised cannot be used, if so: then it has no slots."""
 
 
 class Admitted(Record, frozen=True, kw_only=True, tag="admitted"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from collbench.engine.lineup import Kind
@@ -25,7 +25,14 @@ class Post:
     shown: bool = False
     """Whether its node is named in texts: where there are several."""
     lost: str | None = None
-    """Why it can no longer be reached."""
+    """Why it can no longer be reached, or used."""
+    process: int | None = None
+    """The number of the station's process, where its node has several."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in texts."""
+        return self.node if self.process is None else f"process {self.process} on {self.node}"
 
 
 @dataclass(eq=False, frozen=True)
@@ -150,6 +157,14 @@ class Seat:
             self.progress = Progress(report.calls, self.progress.current, self.progress.longest_s)
         if self.gathering is not None:
             self.gathering.note(self)
+
+
+def by_post(seats: Sequence[Seat]) -> dict[Post, list[Seat]]:
+    """Returns workers by the station that they live at."""
+    found: dict[Post, list[Seat]] = {}
+    for seat in seats:
+        found.setdefault(seat.berth.post, []).append(seat)
+    return found
 
 
 def take_moves(report: Moved, seats: dict[int, Seat]) -> None:

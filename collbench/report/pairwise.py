@@ -57,6 +57,8 @@ def answer_lines(
         nodes = result.of(verdict)
         lines += _block(label, len(nodes), _nodes(nodes, words))
     lines += _not_tested(not_tested(state, result, about))
+    lost = [f"{name}  {why}" for name, why in about.lost.items()]
+    lines += _block("LOST", len(lost), lost)
     passed = result.of(NodeState.PASS)
     lines += _block("PASS", len(passed), [_passed(result, passed, ranks)], always=True)
     lines += _block("FABRIC", len(result.fabric), fabric_lines(state, result, about, words))

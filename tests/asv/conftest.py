@@ -8,12 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from made_wheels import write_wheel
 
 ROOT = Path(__file__).parents[2]
 RELEASES = ("2.29.7", "2.30.3", "2.30.4", "2.30.7")
@@ -110,21 +110,6 @@ def suite(tmp_path_factory) -> AsvSuite:
     subprocess.run([sys.executable, "make_releases.py"], cwd=folder, check=True, env=environ)
     assert made.asv("machine", "--yes", "--machine", "lab", launch="plant")[0] == 0
     return made
-
-
-def write_wheel(folder: Path, name: str, version: str, files: dict[str, bytes]) -> None:
-    """Writes a pure wheel; its metadata are among the files, or made."""
-    stem = f"{name.replace('-', '_')}-{version}"
-    info = f"{stem}.dist-info"
-    made = {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    content = made | files
-    content[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in content).encode()
-    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
-        for path, data in content.items():
-            wheel.writestr(path, data)
 
 
 def pack_installed(folder: Path, name: str) -> None:

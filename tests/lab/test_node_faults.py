@@ -258,10 +258,8 @@ def test_a_cancelled_step_of_slurm_ends_as_interrupted(slurm, srun, sweeps, lab)
 
     wait_until(lambda: sweeps.stored().run.exit_code is not None, "node 0 has closed its run", 10)
     stored = sweeps.stored()
-    # Node 0 may hear of the others' end before it is told of its own.
-    assert stored.run.exit_code in (143, 4)
-    assert statuses(stored)[0] == "ok"
-    assert len(stored.trials) == 3
+    # Also where node 0 hears of the others' end before it is told of its own.
+    assert_interrupted(stored, 143)
     assert sweeps.foreign_files() == []
 
 

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from collbench.engine.controller import Controller
-from collbench.engine.crew import Crew, GroupPlan
+from collbench.engine.crew import Crew
+from collbench.engine.group_plan import GroupPlan
 from collbench.engine.lineup import Starts
 from collbench.engine.orders import (
     Died,
     Dismiss,
     Dismissed,
+    Finish,
     Fork,
     Forked,
     ForkFailed,
@@ -91,10 +93,10 @@ class Stage:
     faults: dict[tuple[int, str], Fails] = field(default_factory=dict)
     status: Status = Status.OK
     """Of every result."""
-    cannot_fork: str | None = None
-    """Why no station has a zygote."""
-    unkillable: bool = False
-    """Whether workers survive SIGKILL."""
+    cannot_fork: dict[int, str] = field(default_factory=dict)
+    """Why no zygote starts, by a rank that it would have forked."""
+    unkillable: set[int] = field(default_factory=set)
+    """The ranks whose workers survive SIGKILL."""
     stopped: set[int] = field(default_factory=set)
     """The ranks that are stopped."""
     nccl_says: dict[int, list[str]] = field(default_factory=dict)
@@ -130,6 +132,8 @@ class FakeStation:
     def __init__(self, stage: Stage, report: Callable[[Report], None]) -> None:
         self._stage, self._report = stage, report
         self.held: dict[int, FakeWorker] = {}
+        self.let_go: str | None = None
+        """Why, before the end of the run."""
         self._part: tuple[int, Any] | None = None
         self._zygotes = 0
 
@@ -149,14 +153,18 @@ class FakeStation:
                 self._dismiss(order)
             case Look():
                 self._look(order)
+            case Finish():
+                self.let_go = order.text
+                self.held.clear()
             case _:
                 raise AssertionError(f"not an order to this station: {order}")
 
     def _fork(self, order: Fork) -> None:
         stage = self._stage
-        if stage.cannot_fork is not None:
+        failing = [seat.rank for seat in order.seats if seat.rank in stage.cannot_fork]
+        if failing:
             seats = [seat.seat for seat in order.seats]
-            self._report(ForkFailed(seats=seats, text=stage.cannot_fork))
+            self._report(ForkFailed(seats=seats, text=stage.cannot_fork[failing[0]]))
             return
         if self._part != (order.repeat, order.zygote):
             assert not self.held, "workers of another zygote have been dismissed before"
@@ -232,7 +240,7 @@ class FakeStation:
         gone = [self.held.pop(seat) for seat in order.seats if seat in self.held]
         for team in sorted({worker.team for worker in gone}):
             self._stage.events.append(("end" if order.kill else "quit", team))
-        survivors = [worker.seat for worker in gone] if self._stage.unkillable else []
+        survivors = [worker.seat for worker in gone if worker.rank in self._stage.unkillable]
         self._report(Dismissed(seats=order.seats, survivors=survivors))
 
     def _look(self, order: Look) -> None:

@@ -16,7 +16,7 @@ from fake_engine import FakeStation, Stage
 import collbench.engine.cluster as cluster
 from collbench.engine.agent import Agent
 from collbench.engine.cluster import ClusterEngine
-from collbench.engine.crew import GroupPlan
+from collbench.engine.group_plan import GroupPlan
 from collbench.engine.logs import LogPlace
 from collbench.engine.loops import end_loop
 from collbench.engine.meet import Met, hold_meeting

@@ -101,6 +101,16 @@ def test_it_says_who_it_is_serves_and_ends_when_let_go():
     assert node_0.logs[0].where() == "kept in memory on that node"
 
 
+def test_it_says_why_it_was_let_go_before_the_end():
+    async def work():
+        async with Node0() as node_0:
+            await node_0.meet()
+            node_0.link.send(Finish(text="no torch"))
+            return await node_0.task, node_0.station.closed
+
+    assert played(work()) == ("no torch", True)
+
+
 def test_it_writes_into_the_run_s_folder_where_it_sees_it(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "run.json").write_text('{"run_id": "run-7"}')

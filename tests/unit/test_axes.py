@@ -8,6 +8,7 @@ import pytest
 
 from collbench.errors import UsageError
 from collbench.nccl.grammar import ALGORITHMS, PROTOCOLS
+from collbench.suite import read_libraries, read_plugins
 from collbench.suite.axes import (
     MOST_SETTINGS,
     one_of,
@@ -367,3 +368,27 @@ def test_whole_settings_and_libraries_are_axes():
     )
     with pytest.raises(UsageError, match="--setting and an option of its own both say NCCL_ALGO"):
         product(whole=({"NCCL_ALGO": "Tree"},), algorithms=("Ring",))
+
+
+def test_a_plug_in_goes_with_its_library_and_with_no_other():
+    found = product(libraries=("old", "new"), plugins={"new": "/opt/ofi/libnccl-net.so"})
+
+    assert found == (
+        {"nccl": "old"},
+        {"nccl": "new", "NCCL_NET_PLUGIN": "/opt/ofi/libnccl-net.so"},
+    )
+
+
+def test_a_plug_in_is_said_in_one_place():
+    with pytest.raises(UsageError, match=r"plugin=\.\.\. and --env NCCL_NET_PLUGIN both say it"):
+        product(libraries=("a", "b"), plugins={"a": "/x"}, variables={"NCCL_NET_PLUGIN": ("none",)})
+
+
+def test_a_librarys_plug_in_stands_behind_its_path():
+    texts = ("a=/opt/libnccl.so.2,plugin=/opt/net.so", "b=/opt/b/libnccl.so.2")
+
+    assert read_libraries(texts) == {"a": "/opt/libnccl.so.2", "b": "/opt/b/libnccl.so.2"}
+    assert read_plugins(texts) == {"a": "/opt/net.so"}
+    for wrong in ("/opt/libnccl.so.2,plugin=/opt/net.so", "a=/opt/libnccl.so.2,plugin="):
+        with pytest.raises(UsageError, match="a plug-in belongs to a library with a name"):
+            read_libraries((wrong,))

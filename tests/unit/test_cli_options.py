@@ -13,7 +13,7 @@ from collbench.suite import AUTO, Ladder, Suite, load_suite, resolve
 
 
 @click.command()
-@sweep_options
+@sweep_options()
 def fake_sweep(**given):
     """Keeps the request instead of running it."""
     click.get_current_context().obj.append(build_request(**given))

@@ -56,9 +56,9 @@ def test_a_run_that_a_command_does_not_read_is_one_line(asked, kind, reader):
 
 @pytest.mark.parametrize("reader", ["show", "plot", "analyze"])
 def test_a_run_of_a_command_to_come_is_one_line(asked, reader):
-    assert str(asked("history", reader).exception) == (
-        f"run '{RUN_ID}' is of 'history', which this collbench does not know; it reads runs of"
-        " sweep, ab, pairwise, scale, nccl-tests"
+    assert str(asked("forecast", reader).exception) == (
+        f"run '{RUN_ID}' is of 'forecast', which this collbench does not know; it reads runs of"
+        " sweep, ab, history run, pairwise, scale, nccl-tests"
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from setting_cases import VARIABLES, made_case, swept_by
 
-from collbench.engine import gathering
+from collbench.engine import controller, gathering
 from collbench.engine.lineup import count_starts
 from collbench.engine.protocol import Group, Round
 from collbench.errors import NothingMeasured
@@ -22,10 +22,11 @@ KILLED = "rank 1 (pid 1001) dead: SIGKILL in call 7"
 
 
 @pytest.fixture(autouse=True)
-def _little_grace(monkeypatch):
-    """After a fault other news is waited for; here it comes at once."""
+def _little_patience(monkeypatch):
+    """After a fault other news is waited for, or a signal; here the news comes at once."""
     monkeypatch.setattr(gathering, "_GRACE_S", 0.1)
     monkeypatch.setattr(gathering, "_LOOK_S", 0.02)
+    monkeypatch.setattr(controller, "_SIGNAL_WAIT_S", 0.0)
 
 
 @pytest.fixture
@@ -437,22 +438,78 @@ def test_a_twin_that_faults_leaves_the_timing(stage, play, step):
     ]
 
 
-def test_a_worker_that_survives_sigkill_ends_the_run(stage, play):
+def test_a_worker_that_survives_sigkill_on_the_only_node_ends_the_run(stage, play):
     stage.faults[1, "measure"] = Fails.RAISED
-    stage.unkillable = True
+    stage.unkillable = {0, 1}
 
     with pytest.raises(
         NothingMeasured,
-        match=r"rank 0 \(pid 1000\) on n0, rank 1 \(pid 1001\) on n0 lives on 5 s after SIGKILL",
+        match=r"n0: rank 0 \(pid 1000\), rank 1 \(pid 1001\) are there 5 s after SIGKILL",
     ):
         play(listed({}, {}))
 
 
-def test_a_station_that_cannot_fork_ends_the_run(stage, play):
-    stage.cannot_fork = "the zygote process has ended: no torch"
+def test_a_worker_that_survives_sigkill_costs_its_node_and_no_more(stage):
+    stage.faults[2, "measure"] = Fails.RAISED
+    stage.unkillable = {2}
+
+    async def work():
+        cluster = FakeCluster(stage, nodes=(1, 1, 1))
+        across = await cluster.run(round_of(listed({}, {}, {}), ranks=(0, 2)))
+        others = await cluster.run(round_of(listed({}), ranks=(0, 1)))
+        return [o.trial for o in (*across, *others)], cluster.controller.facts
+
+    trials, facts = played(work())
+
+    assert statuses(trials) == [
+        Status.FAILED, Status.NODE_LOST, Status.SKIPPED, Status.OK
+    ]  # fmt: skip
+    assert trials[1].reason.text.startswith("n2 is lost: rank 2 (pid 1001) is there 5 s after")
+    assert [node.state for node in facts.topology.nodes] == [
+        NodeState.PRESENT,
+        NodeState.PRESENT,
+        NodeState.UNKILLABLE,
+    ]
+
+
+def test_a_station_that_cannot_fork_on_the_only_node_ends_the_run(stage, play):
+    stage.cannot_fork[0] = "the zygote process has ended: no torch"
 
     with pytest.raises(NothingMeasured, match=r"^n0: the zygote process has ended: no torch$"):
         play(listed({}))
+
+
+def test_a_node_that_cannot_fork_costs_its_cases_and_no_more(stage):
+    stage.cannot_fork[1] = "no torch"
+
+    async def work():
+        cluster = FakeCluster(stage, nodes=(1, 1, 1))
+        found = await cluster.run(pairs(0, (0, 1)))
+        again = await cluster.run(pairs(1, (0, 2)))
+        return [o.trial for o in (*found, *again)], cluster.controller.facts
+
+    trials, facts = played(work())
+
+    assert statuses(trials) == [Status.NODE_LOST, Status.OK]
+    assert trials[0].reason.text == "n1 is lost: no torch; --exclude n1 begins without it"
+    assert [node.state for node in facts.topology.nodes] == [
+        NodeState.PRESENT,
+        NodeState.LOST,
+        NodeState.PRESENT,
+    ]
+
+
+def test_a_new_repeat_that_a_node_cannot_begin_costs_that_repeat(stage):
+    async def work():
+        cluster = FakeCluster(stage, nodes=(1, 1))
+        first = await cluster.run(round_of(listed({}, {})))
+        stage.cannot_fork[1] = "no torch"
+        second = await cluster.run(round_of(listed({}, {}), repeat=1))
+        return [outcome.trial for outcome in (*first, *second)]
+
+    assert statuses(played(work())) == [
+        Status.OK, Status.OK, Status.NODE_LOST, Status.SKIPPED
+    ]  # fmt: skip
 
 
 def test_a_node_that_is_lost_costs_its_cases_and_no_more(stage):
@@ -460,7 +517,6 @@ def test_a_node_that_is_lost_costs_its_cases_and_no_more(stage):
         cluster = FakeCluster(stage, nodes=(2, 2))
         whole = await cluster.run(round_of(listed({}), ranks=(0, 2)))
         cluster.crew.lose(cluster.posts[1], "its connection ended")
-        cluster.controller.lose("n1")
         across = await cluster.run(round_of(listed({}, {}, {}), ranks=(0, 2)))
         within = await cluster.run(round_of(listed({}), ranks=(0, 1)))
         return [o.trial for o in (*whole, *across, *within)], cluster.controller.facts
@@ -517,6 +573,32 @@ def test_a_first_group_without_a_setting_has_to_come_together(stage, fails, word
         started(stage, listed({}))
 
     assert stage.events[-1] == ("end", 1)
+
+
+@pytest.mark.parametrize("setting", [{}, RING], ids=["none", "a setting"])
+def test_a_first_group_of_all_that_a_node_cannot_join_is_the_end(stage, setting):
+    stage.cannot_fork[1] = "no torch"
+
+    async def work():
+        cluster = FakeCluster(stage, nodes=(1, 1), swept=["NCCL_ALGO"])
+        await cluster.controller.start(round_of(listed(setting)))
+
+    words = "n1 is lost: no torch; --exclude n1 begins without it"
+    with pytest.raises(NothingMeasured, match=f"the ranks do not come together: {words} "):
+        played(work())
+
+
+def test_a_first_pair_that_a_node_cannot_join_is_not(stage):
+    stage.cannot_fork[1] = "no torch"
+
+    async def work():
+        cluster = FakeCluster(stage, nodes=(1, 1, 1))
+        first = pairs(0, (0, 1))
+        await cluster.controller.start(first)
+        found = [*await cluster.run(first), *await cluster.run(pairs(1, (0, 2)))]
+        return [outcome.trial for outcome in found]
+
+    assert statuses(played(work())) == [Status.NODE_LOST, Status.OK]
 
 
 def test_a_first_setting_that_is_refused_is_told_by_its_cases(stage):

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from collbench.engine.faults import Fault
 from collbench.engine.lineup import Kind
-from collbench.engine.orders import Died, Fork, ForkFailed
+from collbench.engine.orders import Died, Fork, Forked
 from collbench.engine.wire import Done
 from collbench.errors import NothingMeasured
-from collbench.model import ReasonCode, Status
+from collbench.model import NodeState, Policy, ReasonCode, Status
 from collbench.nccl.settings import Needs
 
 PLAIN = Needs(zygote=(), worker=(), communicator=())
@@ -27,11 +27,11 @@ def stage():
     return Stage()
 
 
-def on_nodes(stage, work, *nodes):
+def on_nodes(stage, work, *nodes, policy=None):
     """Runs work with the crew of so many ranks a node; returns what it returns."""
 
     async def with_crew():
-        cluster = FakeCluster(stage, nodes=nodes)
+        cluster = FakeCluster(stage, nodes=nodes, policy=policy)
         return await work(cluster, cluster.crew)
 
     return played(with_crew())
@@ -135,21 +135,87 @@ def test_all_are_dismissed_at_the_end(stage):
 # What goes wrong
 
 
-def test_a_station_that_cannot_fork_leaves_no_workers_on_the_others(stage):
+def test_a_node_that_cannot_fork_is_lost_and_let_go_and_the_others_go_on(stage):
+    stage.cannot_fork[1] = "no torch"
+    became = []
+
     async def work(cluster, crew):
-        def refuse(order):
-            if isinstance(order, Fork):
-                seats = [seat.seat for seat in order.seats]
-                crew.report(cluster.posts[1], ForkFailed(seats=seats, text="no torch"))
-            else:
-                cluster.stations[1].send(order)
+        crew.on_loss = lambda node, state: became.append((node, state))
+        across = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        left = dict(cluster.stations[0].held)
+        within = await crew.seated((0, 2), Kind.QUIET, 0, PLAIN)
+        return across, left, within, [station.let_go for station in cluster.stations]
 
-        cluster.posts[1].send = refuse
-        with pytest.raises(NothingMeasured, match=r"^n1: no torch$"):
+    across, left, within, let_go = on_nodes(stage, work, 1, 1, 1)
+    assert across.status is Status.NODE_LOST
+    assert across.reason.text == "n1 is lost: no torch; --exclude n1 begins without it"
+    assert [(culprit.rank, culprit.node) for culprit in across.culprits] == [(1, "n1")]
+    assert left == {}, "nobody is left who waits for it"
+    assert [seat.rank for seat in within] == [0, 2]
+    assert let_go == [None, "no torch", None]
+    assert became == [("n1", NodeState.LOST)]
+
+
+def test_node_0_itself_cannot_be_excluded_where_it_cannot_fork(stage):
+    stage.cannot_fork[0] = "no torch"
+
+    async def work(cluster, crew):
+        across = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        return across, await crew.seated((1, 2), Kind.QUIET, 0, PLAIN)
+
+    across, others = on_nodes(stage, work, 1, 1, 1)
+    text = "n0 is lost: no torch; to begin without it, start node 0 elsewhere"
+    assert across.reason.text == text
+    assert [seat.rank for seat in others] == [1, 2]
+
+
+@pytest.mark.parametrize("nodes", [(2,), (1, 1)], ids=["one node", "two nodes"])
+def test_where_no_node_can_fork_nothing_is_measured(stage, nodes):
+    stage.cannot_fork = {0: "no torch", 1: "no torch"}
+
+    async def work(cluster, crew):
+        with pytest.raises(NothingMeasured) as problem:
             await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
-        return cluster.stations[0].held
+        with pytest.raises(NothingMeasured):
+            await crew.seated((0,), Kind.QUIET, 0, PLAIN)
+        return str(problem.value)
 
-    assert on_nodes(stage, work, 1, 1) == {}
+    assert on_nodes(stage, work, *nodes) == f"n{len(nodes) - 1}: no torch"
+
+
+def test_one_of_a_node_s_processes_that_cannot_fork_is_named_and_is_all_of_it(stage):
+    stage.cannot_fork[1] = "no torch"
+
+    async def work(cluster, crew):
+        for number, post in enumerate(cluster.posts):
+            post.node, post.process = "n", number
+        with pytest.raises(NothingMeasured) as problem:
+            await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        return str(problem.value)
+
+    assert on_nodes(stage, work, 1, 1) == "process 1 on n: no torch"
+
+
+def test_a_node_that_does_not_answer_an_order_to_fork_is_lost(stage):
+    async def work(cluster, crew):
+        cluster.posts[1].send = lambda order: None
+        return await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+
+    policy = Policy(init_deadline_s=0.02)
+    fault = on_nodes(stage, work, 1, 1, policy=policy)
+    assert fault.reason.text.startswith("n1 is lost: its workers were not forked in time; ")
+
+
+def test_the_slowest_import_is_named_where_it_took_long(stage):
+    async def work(cluster, crew):
+        said = [crew.slowest_import()]
+        for post, import_s in zip(cluster.posts, (9.9, 31.6, 12.0), strict=True):
+            crew.report(post, Forked(pids=[], zygotes=1, import_s=import_s))
+            said.append(crew.slowest_import())
+        return said
+
+    slowest = "imports took 32 s on n1, the slowest node"
+    assert on_nodes(stage, work, 1, 1, 1) == [None, None, slowest, slowest]
 
 
 def test_a_worker_that_ends_as_soon_as_it_is_forked_is_a_death_and_no_lost_node(stage):
@@ -202,15 +268,51 @@ def test_a_lost_node_ends_every_wait_for_it(stage):
     on_nodes(stage, work, 1, 1)
 
 
-def test_those_that_survive_sigkill_are_remembered(stage):
-    stage.unkillable = True
+def test_a_node_whose_workers_survive_sigkill_is_dropped_and_the_others_go_on(stage):
+    stage.unkillable = {1}
+    became = []
+
+    async def work(cluster, crew):
+        crew.on_loss = lambda node, state: became.append((node, state))
+        seats = await crew.seated((0, 1, 2), Kind.QUIET, 0, PLAIN)
+        await crew.dismiss(seats, kill=True)
+        crew.require_somebody()
+        return await crew.seated((1,), Kind.QUIET, 0, PLAIN), await crew.seated(
+            (0, 2), Kind.QUIET, 0, PLAIN
+        )
+
+    gone, others = on_nodes(stage, work, 1, 1, 1)
+    assert gone.reason.text == (
+        "n1 is lost: rank 1 (pid 1001) is there 5 s after SIGKILL, which makes the node"
+        " unkillable: look at dmesg, reset the GPU or restart the node; --exclude n1 begins"
+        " without it"
+    )
+    assert [seat.rank for seat in others] == [0, 2]
+    assert became == [("n1", NodeState.UNKILLABLE)]
+
+
+def test_workers_of_another_setting_that_survive_cost_their_node_too(stage):
+    stage.unkillable = {1}
+
+    async def work(cluster, crew):
+        await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
+        return await crew.seated((0, 1), Kind.QUIET, 0, LARGE)
+
+    assert on_nodes(stage, work, 1, 1).status is Status.NODE_LOST
+
+
+def test_where_the_only_node_is_unkillable_nothing_more_is_measured(stage):
+    stage.unkillable = {0, 1}
 
     async def work(cluster, crew):
         seats = await crew.seated((0, 1), Kind.QUIET, 0, PLAIN)
         await crew.dismiss(seats, kill=True)
-        return [seat.rank for seat in crew.survivors]
+        with pytest.raises(NothingMeasured) as problem:
+            crew.require_somebody()
+        return str(problem.value)
 
-    assert on_nodes(stage, work, 2) == [0, 1]
+    words = "n0: rank 0 (pid 1000), rank 1 (pid 1001) are there 5 s after SIGKILL"
+    assert on_nodes(stage, work, 2).startswith(words)
 
 
 # A hang

@@ -57,7 +57,7 @@ def test_other_hardware_and_another_driver_are_histories_of_their_own():
     ]
     found = histories_of(runs)
 
-    assert [one.versions for one in found.series] == [["2.28.9", "2.29.7"], ["2.30.7"], ["2.29.7"]]
+    assert [one.versions for one in found.series] == [["2.28.9", "2.29.7"], ["2.29.7"], ["2.30.7"]]
     assert set(found.differing) == {"hardware", "driver"}
     joined = histories_of(runs, across=[Loaded.DRIVER])
     assert joined.series[0].versions == ["2.28.9", "2.29.7", "2.30.7"]

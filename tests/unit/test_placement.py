@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from collbench.engine.placement import Slots, Wanted, choose_slots
+from collbench.engine.placement import GpuMissing, Slots, Wanted, choose_slots
 from collbench.errors import NothingMeasured, UsageError
 from collbench.model import Gpu, RankPlace
 from collbench.probe.gpu import GpuSurvey
@@ -108,7 +108,7 @@ def test_hidden_gpus_are_no_reason_for_gloo_where_sysfs_shows_none():
 
 def test_a_promised_gpu_that_is_not_there_is_an_error_that_names_the_promise():
     with pytest.raises(
-        NothingMeasured,
+        GpuMissing,
         match=says(
             "a GPU is promised but none can be used: on PCI: none;"
             " NVML: NVML Shared Library Not Found; promised by SLURM_GPUS_ON_NODE=8;"
@@ -116,6 +116,12 @@ def test_a_promised_gpu_that_is_not_there_is_an_error_that_names_the_promise():
         ),
     ):
         choose(NOTHING, {"SLURM_GPUS_ON_NODE": "8"})
+
+
+def test_fewer_gpus_than_expected_refuse_and_are_not_left_out():
+    with pytest.raises(NothingMeasured, match=r"^--expect-gpus 3, but 2 can be used") as problem:
+        choose(TWO_GPUS, expect_gpus=3)
+    assert not isinstance(problem.value, GpuMissing)
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,22 @@ from fake_engine import round_of
 from fake_nodes import SECRET, Town, differing, names, presence
 from setting_cases import made_case
 
+import collbench.engine.controller as controller
 import collbench.engine.reception as reception
 from collbench.engine.link import connect
+from collbench.engine.meet import total_slots
+from collbench.engine.place_notes import loopback_note
 from collbench.engine.placement import Slots
 from collbench.engine.protocol import Group, Round
 from collbench.engine.reception import Admitted, NotAdmitted
 from collbench.errors import NothingMeasured, UsageError
 from collbench.model import Gpu, NodeState, ReasonCode, Status
+
+
+@pytest.fixture(autouse=True)
+def _no_signal(monkeypatch):
+    """Nobody cancels these runs: a signal is not waited for."""
+    monkeypatch.setattr(controller, "_SIGNAL_WAIT_S", 0.0)
 
 
 @pytest.fixture
@@ -102,7 +111,81 @@ def test_two_on_one_gpu_are_refused(town):
         here.meet()
 
 
+@pytest.mark.parametrize(
+    ("processes", "nodes", "note"),
+    [
+        (1, 1, "NO GPU: CPU loopback over Gloo, 1 rank; says nothing about a cluster"),
+        (2, 1, "NO GPU: CPU loopback over Gloo, 2 ranks; says nothing about a cluster"),
+        (2, 2, "NO GPU: CPUs over Gloo, 2 ranks on 2 nodes"),
+    ],
+)
+def test_the_first_line_counts_the_ranks_of_all_processes(town, processes, nodes, note):
+    own = loopback_note("NO GPU", 1)
+    slots = Slots(backend="gloo", world_size=1, note=own)
+    here = town(processes, slots=slots)
+    for process in range(1, processes):
+        here.agent(process, node=f"n{process % nodes}", local_process=process // nodes, slots=slots)
+
+    assert total_slots(here.meet().guests).note == note
+
+
 # Who does not
+
+
+def test_it_is_said_how_many_are_here_while_others_are_waited_for(town, monkeypatch, capsys):
+    monkeypatch.setattr(reception, "_TOLD_EVERY_S", 0.0)
+    here = town(3)
+    here.agent(1)
+    with pytest.raises(NothingMeasured):
+        here.meet(wait_s=0.5)
+
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == "collbench: 2 of 3 here"
+    assert set(said) <= {"collbench: 1 of 3 here", "collbench: 2 of 3 here"}
+
+
+PROBLEM = "a GPU is promised but none can be used: on PCI: none"
+
+
+def test_a_node_whose_gpu_cannot_be_used_is_left_out_and_the_others_go_on(town):
+    here = town(4)
+    here.agent(1)
+    here.agent(2, gpu_problem=PROBLEM, slots=Slots(backend="nccl", world_size=0))
+    here.agent(3, node="n2", local_process=1)
+    met = here.meet()
+    outcomes = list(here.engine(met).run(round_of([gloo_case()])))
+
+    assert names(met.guests) == ["n0", "n1"], "all processes of that node are left out"
+    assert met.remarks == [f"n2 is left out: {PROBLEM}"]
+    assert states(met) == {
+        "n0": NodeState.PRESENT,
+        "n1": NodeState.PRESENT,
+        "n2": NodeState.GPU_MISSING,
+    }
+    assert here.ended(2, 3) == [f"this node takes no part: {PROBLEM}"] * 2
+    assert [outcome.trial.status for outcome in outcomes] == [Status.OK]
+
+
+@pytest.mark.parametrize(
+    ("node", "options", "words"),
+    [
+        ("n1", {"strict": True}, rf"^--strict, and nodes differ: n1: {PROBLEM}$"),
+        ("n0", {}, rf"^n0, which is node 0: {PROBLEM}$"),
+    ],
+)
+def test_a_gpu_that_cannot_be_used_ends_what_cannot_do_without_it(town, node, options, words):
+    here = town(2)
+    here.agent(1, node=node, local_process=1, gpu_problem=PROBLEM)
+
+    with pytest.raises(NothingMeasured, match=words):
+        here.meet(**options)
+
+
+def test_a_gpu_problem_of_a_node_that_is_excluded_is_nobody_s(town):
+    here = town(2)
+    here.agent(1, gpu_problem=PROBLEM)
+
+    assert here.meet(exclude=("n1",), strict=True).remarks == ["excluded: n1 (--exclude)"]
 
 
 def test_without_min_nodes_everybody_has_to_come(town):
@@ -270,6 +353,20 @@ def test_a_station_that_ends_is_a_lost_node_and_the_others_go_on(town):
         NodeState.LOST,
         NodeState.PRESENT,
     ]
+
+
+def test_of_several_processes_of_a_node_the_lost_one_is_named(town):
+    here = town(2)
+    here.agent(1, node="n0", local_process=1)
+    engine = here.engine(here.meet())
+    assert [o.trial.status for o in engine.run(round_of([gloo_case()]))] == [Status.OK]
+    here.agents[1].cancel()
+    here.ended(1)
+    (lost,) = [outcome.trial for outcome in engine.run(round_of([gloo_case()]))]
+
+    assert lost.status is Status.NODE_LOST
+    assert lost.reason.text.startswith("process 1 on n0 is lost: its connection ended (")
+    assert [(culprit.rank, culprit.node) for culprit in lost.culprits] == [(1, "n0")]
 
 
 def test_a_station_without_a_word_is_lost_after_a_few_heartbeats(town, monkeypatch):

@@ -99,6 +99,15 @@ def test_a_lost_node_that_was_judged_before_has_its_verdict_alone():
     assert "NOT TESTED" not in text
 
 
+def test_lost_nodes_are_told_with_their_reason():
+    state = Pairs(leaf=4, slow={5: 0.5}).state()
+
+    text = text_of(state, lost={"node5": "no torch; --exclude node5 begins without it"})
+
+    assert "LOST            1  node5  no torch; --exclude node5 begins without it" in text
+    assert "LOST" not in text_of(state)
+
+
 def test_a_suspect_that_was_fine_again_is_told_apart_from_an_open_one():
     slow, fine = Pairs(leaf=4, slow={5: 0.9}), Pairs(leaf=4)
     opened = slow.state(confirm=False)

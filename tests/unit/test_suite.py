@@ -48,6 +48,7 @@ def write(tmp_path, monkeypatch):
 def test_the_shipped_suites_are_these():
     assert list(shipped_suites()) == [
         "bandwidth",
+        "history",
         "ib_on_off",
         "latency",
         "nccl_matrix",
@@ -496,7 +497,7 @@ def test_an_unknown_suite_gets_the_nearest_and_all():
 
     assert str(caught.value) == (
         "suite 'latncy' is neither a file nor a shipped suite; did you mean 'latency'?"
-        " shipped: bandwidth, ib_on_off, latency, nccl_matrix, smoke, sweep"
+        " shipped: bandwidth, history, ib_on_off, latency, nccl_matrix, smoke, sweep"
     )
 
 
