@@ -219,7 +219,7 @@ class _Judge:
                 return self._say(node, NodeState.INCONCLUSIVE, evidence=(text,))
             return self._say(node, NodeState.NOT_TESTED, evidence=("no pair of it gave a value",))
         if state.size < IDENTIFIABLE:
-            text = "of two nodes nobody can tell which is the slow one"
+            text = "of two alone nobody can tell which would be the slow one"
             return self._say(node, NodeState.INCONCLUSIVE, evidence=(text,))
         if not tested or (self._in_doubt(node) and not found.settled_doubt(node)):
             text = "broke with one partner, and was not run with two others"
