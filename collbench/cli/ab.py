@@ -7,24 +7,16 @@ from typing import Any
 import click
 
 from collbench.cli.context import CONTEXT
+from collbench.cli.filled_command import FilledCommand
 from collbench.cli.launch_options import launch_options
 from collbench.cli.sweep_options import sweep_options
 
 
-class _Ab(click.Command):
-    """Fills in what ``ab`` has by itself, also where a stored run's command line is read again."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads a command line into ``ctx.params``."""
-        rest = super().parse_args(ctx, args)
-        if not ctx.resilient_parsing:
-            from collbench.cli.ab_run import with_defaults
-
-            ctx.params = with_defaults(ctx.params)
-        return rest
-
-
-@click.command(cls=_Ab, context_settings=dict(CONTEXT))
+@click.command(
+    cls=FilledCommand,
+    fill="collbench.cli.ab_run:with_defaults",
+    context_settings=dict(CONTEXT),
+)
 @sweep_options()
 @launch_options
 @click.option(

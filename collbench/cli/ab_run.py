@@ -17,9 +17,9 @@ from collbench.cli.ab_sides import (
     sides_lines,
     threshold_of,
 )
-from collbench.cli.conclusion import Conclusion
+from collbench.cli.conclusion import Comparing, Conclusion
 from collbench.cli.sweep_run import run_sweep
-from collbench.errors import ExitCode, UsageError
+from collbench.errors import UsageError
 from collbench.model import Finding
 from collbench.store import StoredRun
 from collbench.suite import AUTO, Suite, load_suite, read_libraries
@@ -80,7 +80,7 @@ def _named_libraries(texts: Sequence[str]) -> list[str]:
         return []
 
 
-class _Comparing(Conclusion):
+class _Comparing(Comparing):
     """Each side against the first."""
 
     command = "ab"
@@ -88,7 +88,7 @@ class _Comparing(Conclusion):
     def __init__(self, threshold: float | None, *, fail_on_slower: bool) -> None:
         """Without a threshold that of the run's own command line holds, which is resumed with."""
         self._threshold, self._fail_on_slower = threshold, fail_on_slower
-        self._slower, self._told = False, False
+        super().__init__()
 
     def check(self, settings: Sequence[Mapping[str, str]]) -> None:
         """Refuses a single side."""
@@ -117,12 +117,6 @@ class _Comparing(Conclusion):
                     )
                 )
         return found
-
-    def settled(self, status: ExitCode) -> ExitCode:
-        """Returns 1 where a side is slower and that was asked for, 4 where nothing can be told."""
-        if self._slower and status in (ExitCode.FINE, ExitCode.INCOMPLETE):
-            return ExitCode.CONFIRMED_BAD
-        return ExitCode.INCOMPLETE if status is ExitCode.FINE and not self._told else status
 
     def lines(self, stored: StoredRun) -> list[str]:
         """Returns the comparison of each side with the first."""

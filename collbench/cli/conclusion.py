@@ -35,3 +35,16 @@ class Conclusion:
         """Returns what is printed between the tables and what stands out."""
         del stored
         return []
+
+
+class Comparing(Conclusion):
+    """That of a command which holds sides against each other: its findings set what is told."""
+
+    def __init__(self) -> None:
+        self._slower, self._told = False, False
+
+    def settled(self, status: ExitCode) -> ExitCode:
+        """Returns 1 where something is slower that must not be, 4 where nothing can be told."""
+        if self._slower and status in (ExitCode.FINE, ExitCode.INCOMPLETE):
+            return ExitCode.CONFIRMED_BAD
+        return ExitCode.INCOMPLETE if status is ExitCode.FINE and not self._told else status

@@ -12,7 +12,7 @@ import click
 
 from collbench.analyze.history import Histories, histories_of
 from collbench.analyze.history_verdict import SeriesCheck, check_series
-from collbench.cli.conclusion import Conclusion
+from collbench.cli.conclusion import Comparing
 from collbench.cli.history_sides import read_cuda, read_sides
 from collbench.cli.launch_options import read_launch_options
 from collbench.cli.library_folders import (
@@ -25,7 +25,7 @@ from collbench.cli.library_folders import (
 from collbench.cli.output import say
 from collbench.cli.request import named
 from collbench.cli.sweep_run import run_sweep
-from collbench.errors import ExitCode, UsageError
+from collbench.errors import UsageError
 from collbench.launch.detect import detect
 from collbench.model import Finding
 from collbench.probe.nccl import identify_library
@@ -98,13 +98,10 @@ def _refuse_other(version: str, path: Path) -> None:
         )
 
 
-class _Judging(Conclusion):
+class _Judging(Comparing):
     """The newest release against those before it, over this run alone."""
 
     command = COMMAND
-
-    def __init__(self) -> None:
-        self._slower, self._told = False, False
 
     def check(self, settings: Sequence[Mapping[str, str]]) -> None:
         """Anything may be swept beside the libraries."""
@@ -127,12 +124,6 @@ class _Judging(Conclusion):
                     )
                 )
         return found
-
-    def settled(self, status: ExitCode) -> ExitCode:
-        """Returns 1 where the newest is slower, 4 where nothing can be told."""
-        if self._slower and status in (ExitCode.FINE, ExitCode.INCOMPLETE):
-            return ExitCode.CONFIRMED_BAD
-        return ExitCode.INCOMPLETE if status is ExitCode.FINE and not self._told else status
 
     def lines(self, stored: StoredRun) -> list[str]:
         """Returns what the newest release changed."""

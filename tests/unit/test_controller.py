@@ -1,32 +1,38 @@
-"""The controller's switching between settings: what it starts, renews, shares and gives up."""
+"""The controller's switching between settings: what it starts, renews and shares."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
+from controller_runs import (
+    RING,
+    TREE,
+    be_impatient,
+    listed,
+    pairs,
+    play_cases,
+    play_rounds,
+    statuses,
+)
 from fake_engine import RANKS, Fails, FakeCluster, Stage, played, round_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from setting_cases import VARIABLES, made_case, swept_by
 
-from collbench.engine import controller, gathering
 from collbench.engine.lineup import count_starts
 from collbench.engine.protocol import Group, Round
 from collbench.errors import NothingMeasured
-from collbench.model import Mode, NodeState, Policy, Proof, Reason, ReasonCode, Status
+from collbench.model import Mode, Policy, Reason, ReasonCode, Status
 
-RING, TREE = {"NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Tree"}
 SMALL, LARGE = {"NCCL_BUFFSIZE": "1"}, {"NCCL_BUFFSIZE": "2"}
 ONE, TWO = {"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}
-KILLED = "rank 1 (pid 1001) dead: SIGKILL in call 7"
 
 
 @pytest.fixture(autouse=True)
 def _little_patience(monkeypatch):
-    """After a fault other news is waited for, or a signal; here the news comes at once."""
-    monkeypatch.setattr(gathering, "_GRACE_S", 0.1)
-    monkeypatch.setattr(gathering, "_LOOK_S", 0.02)
-    monkeypatch.setattr(controller, "_SIGNAL_WAIT_S", 0.0)
+    be_impatient(monkeypatch)
 
 
 @pytest.fixture
@@ -36,40 +42,12 @@ def stage():
 
 @pytest.fixture
 def play(stage):
-    """Runs cases of one repeat; returns their trials and the cluster."""
-
-    def run(cases, **more):
-        async def work():
-            cluster = FakeCluster(stage, swept=swept_by(cases), **more)
-            found = await cluster.run(round_of(cases))
-            return [outcome.trial for outcome in found], cluster
-
-        return played(work())
-
-    return run
+    return partial(play_cases, stage)
 
 
 @pytest.fixture
-def play_rounds(stage):
-    """Runs rounds; returns the trials of all."""
-
-    def run(rounds, swept=(), **more):
-        async def work():
-            cluster = FakeCluster(stage, swept=swept, **more)
-            return [outcome.trial for outcome in await cluster.run_all(rounds)]
-
-        return played(work())
-
-    return run
-
-
-def listed(*of_settings, mode=Mode.GRAPH, backend="nccl"):
-    numbered = enumerate(of_settings, 1)
-    return [made_case(number, setting, mode, backend) for number, setting in numbered]
-
-
-def statuses(trials):
-    return [trial.status for trial in trials]
+def play_all(stage):
+    return partial(play_rounds, stage)
 
 
 # What is shared
@@ -201,18 +179,18 @@ def test_what_did_not_end_well_is_not_proved(stage, play):
     assert trials[0].proof is None
 
 
-def test_repeats_share_no_process(stage, play_rounds):
+def test_repeats_share_no_process(stage, play_all):
     cases = listed({})
-    play_rounds([round_of(cases), round_of(cases, repeat=1)])
+    play_all([round_of(cases), round_of(cases, repeat=1)])
 
     assert [event[0] for event in stage.happened("zygote", "team", "quit")] == [
         "zygote", "team", "quit", "zygote", "team"
     ]  # fmt: skip
 
 
-def test_rounds_of_one_repeat_share_what_they_can(stage, play_rounds):
+def test_rounds_of_one_repeat_share_what_they_can(stage, play_all):
     cases = listed({})
-    play_rounds([round_of(cases), round_of(cases)])
+    play_all([round_of(cases), round_of(cases)])
 
     assert [event[0] for event in stage.happened("zygote", "team", "join", "measure")] == [
         "zygote", "team", "join", "measure", "measure"
@@ -285,17 +263,8 @@ def test_no_group_is_measured_before_all_of_its_round_stand(stage):
     assert steps.index("measure") > connected
 
 
-def pairs(number, *ranks, policy=None):
-    """A round of groups of two ranks, each with one case."""
-    groups = tuple(
-        Group(ranks=pair, cases=tuple(listed(RING)), name="-".join(map(str, pair)))
-        for pair in ranks
-    )
-    return Round(repeat=0, groups=groups, number=number, policy=policy)
-
-
-def test_records_of_groups_say_where_they_stood(play_rounds):
-    trials = play_rounds([pairs(0, (0, 1), (2, 3)), pairs(1, (0, 1))], nodes=(1, 1, 1, 1))
+def test_records_of_groups_say_where_they_stood(play_all):
+    trials = play_all([pairs(0, (0, 1), (2, 3)), pairs(1, (0, 1))], nodes=(1, 1, 1, 1))
     trials.sort(key=lambda trial: (trial.group.round, trial.group.ranks))
 
     assert [(t.group.name, t.group.round, t.group.ranks, t.group.alone) for t in trials] == [
@@ -307,7 +276,7 @@ def test_records_of_groups_say_where_they_stood(play_rounds):
     assert [trial.trial_id.partition("@")[2] for trial in trials] == ["0:0-1", "0:2-3", "1:0-1"]
 
 
-def test_a_group_forms_anew_after_its_workers_stood_in_another(stage, play_rounds):
+def test_a_group_forms_anew_after_its_workers_stood_in_another(stage, play_all):
     everybody = Group(ranks=(0, 1, 2, 3), cases=tuple(listed(RING)), name="all")
     rounds = [
         pairs(0, (0, 1)),
@@ -315,24 +284,24 @@ def test_a_group_forms_anew_after_its_workers_stood_in_another(stage, play_round
         Round(repeat=0, groups=(everybody,), number=2),
         pairs(3, (0, 1)),
     ]
-    play_rounds(rounds, nodes=(1, 1, 1, 1))
+    play_all(rounds, nodes=(1, 1, 1, 1))
 
     # Both of its workers stand in one group, which is not theirs.
     assert [join.world_size for join in stage.joins] == [2, 2, 4, 4, 4, 4, 2, 2]
 
 
-def test_a_round_may_be_measured_in_a_way_of_its_own(stage, play_rounds):
-    play_rounds([pairs(0, (0, 1), policy=Policy(samples=1000)), pairs(1, (0, 1))])
+def test_a_round_may_be_measured_in_a_way_of_its_own(stage, play_all):
+    play_all([pairs(0, (0, 1), policy=Policy(samples=1000)), pairs(1, (0, 1))])
 
     assert [policy.samples for policy in stage.policies] == [1000, None]
 
 
-def test_a_group_that_never_forms_does_not_end_those_that_do(stage, play_rounds):
+def test_a_group_that_never_forms_does_not_end_those_that_do(stage, play_all):
     for number in (2, 3, 4):
         stage.faults[number, "join"] = Fails.DIED
     first = round_of(listed({}), ranks=(0, 1))
     second = round_of(listed({}, {}, {}, {}), ranks=(2, 3))
-    trials = play_rounds([first, second], nodes=(2, 2))
+    trials = play_all([first, second], nodes=(2, 2))
 
     assert statuses(trials) == [Status.OK] + [Status.CRASHED] * 4
     assert [event[1] for event in stage.happened("team")] == [1, 2, 3, 4], "then it is given up"
@@ -341,11 +310,11 @@ def test_a_group_that_never_forms_does_not_end_those_that_do(stage, play_rounds)
 # What goes wrong
 
 
-def test_a_setting_that_all_ranks_refuse_is_formed_once(stage, play_rounds):
+def test_a_setting_that_all_ranks_refuse_is_formed_once(stage, play_all):
     cases = listed(RING, TREE, TREE, RING)
     rounds = [round_of(cases), round_of(cases, repeat=1)]
     stage.faults[1, "renew"] = Fails.REFUSED
-    trials = play_rounds(rounds, swept_by(cases))
+    trials = play_all(rounds, swept_by(cases))
 
     assert statuses(trials) == [
         Status.OK, Status.UNSUPPORTED, Status.UNSUPPORTED, Status.OK
@@ -404,207 +373,3 @@ def test_without_a_setting_a_refusal_is_a_failure_like_others(stage, play):
 
     with pytest.raises(NothingMeasured, match="refused by rank 0"):
         play(listed({}, {}, {}))
-
-
-@pytest.mark.parametrize("step", ["connect", "measure"])
-def test_a_fault_costs_one_case_and_its_workers(stage, play, step):
-    stage.faults[1, step] = Fails.DIED
-    trials, _ = play(listed({}, {}))
-
-    assert statuses(trials) == [Status.CRASHED, Status.OK]
-    assert trials[0].reason == Reason(code=ReasonCode.KILLED, text=KILLED)
-    assert [culprit.log_tail for culprit in trials[0].culprits] == [["last words"]]
-    assert stage.happened("team", "end") == [
-        ("team", 1, True, {}),
-        ("end", 1),
-        ("team", 2, True, {}),
-    ]
-
-
-@pytest.mark.parametrize("step", ["join", "connect", "prove"])
-def test_a_twin_that_faults_leaves_the_timing(stage, play, step):
-    stage.faults[2, step] = Fails.DIED
-    trials, _ = play(listed({}, {}, mode=Mode.EAGER))
-
-    assert statuses(trials) == [Status.OK] * 2
-    assert [trial.summary.median_us for trial in trials] == [5.0, 5.0]
-    assert trials[0].proof == Proof(twin=True, problem=KILLED.replace("1001", "1003"))
-    assert trials[1].proof.problem is None
-    assert [event[:3] for event in stage.happened("team", "end")] == [
-        ("team", 1, False),
-        ("team", 2, True),
-        ("end", 2),
-        ("team", 3, True),
-    ]
-
-
-def test_a_worker_that_survives_sigkill_on_the_only_node_ends_the_run(stage, play):
-    stage.faults[1, "measure"] = Fails.RAISED
-    stage.unkillable = {0, 1}
-
-    with pytest.raises(
-        NothingMeasured,
-        match=r"n0: rank 0 \(pid 1000\), rank 1 \(pid 1001\) are there 5 s after SIGKILL",
-    ):
-        play(listed({}, {}))
-
-
-def test_a_worker_that_survives_sigkill_costs_its_node_and_no_more(stage):
-    stage.faults[2, "measure"] = Fails.RAISED
-    stage.unkillable = {2}
-
-    async def work():
-        cluster = FakeCluster(stage, nodes=(1, 1, 1))
-        across = await cluster.run(round_of(listed({}, {}, {}), ranks=(0, 2)))
-        others = await cluster.run(round_of(listed({}), ranks=(0, 1)))
-        return [o.trial for o in (*across, *others)], cluster.controller.facts
-
-    trials, facts = played(work())
-
-    assert statuses(trials) == [
-        Status.FAILED, Status.NODE_LOST, Status.SKIPPED, Status.OK
-    ]  # fmt: skip
-    assert trials[1].reason.text.startswith("n2 is lost: rank 2 (pid 1001) is there 5 s after")
-    assert [node.state for node in facts.topology.nodes] == [
-        NodeState.PRESENT,
-        NodeState.PRESENT,
-        NodeState.UNKILLABLE,
-    ]
-
-
-def test_a_station_that_cannot_fork_on_the_only_node_ends_the_run(stage, play):
-    stage.cannot_fork[0] = "the zygote process has ended: no torch"
-
-    with pytest.raises(NothingMeasured, match=r"^n0: the zygote process has ended: no torch$"):
-        play(listed({}))
-
-
-def test_a_node_that_cannot_fork_costs_its_cases_and_no_more(stage):
-    stage.cannot_fork[1] = "no torch"
-
-    async def work():
-        cluster = FakeCluster(stage, nodes=(1, 1, 1))
-        found = await cluster.run(pairs(0, (0, 1)))
-        again = await cluster.run(pairs(1, (0, 2)))
-        return [o.trial for o in (*found, *again)], cluster.controller.facts
-
-    trials, facts = played(work())
-
-    assert statuses(trials) == [Status.NODE_LOST, Status.OK]
-    assert trials[0].reason.text == "n1 is lost: no torch; --exclude n1 begins without it"
-    assert [node.state for node in facts.topology.nodes] == [
-        NodeState.PRESENT,
-        NodeState.LOST,
-        NodeState.PRESENT,
-    ]
-
-
-def test_a_new_repeat_that_a_node_cannot_begin_costs_that_repeat(stage):
-    async def work():
-        cluster = FakeCluster(stage, nodes=(1, 1))
-        first = await cluster.run(round_of(listed({}, {})))
-        stage.cannot_fork[1] = "no torch"
-        second = await cluster.run(round_of(listed({}, {}), repeat=1))
-        return [outcome.trial for outcome in (*first, *second)]
-
-    assert statuses(played(work())) == [
-        Status.OK, Status.OK, Status.NODE_LOST, Status.SKIPPED
-    ]  # fmt: skip
-
-
-def test_a_node_that_is_lost_costs_its_cases_and_no_more(stage):
-    async def work():
-        cluster = FakeCluster(stage, nodes=(2, 2))
-        whole = await cluster.run(round_of(listed({}), ranks=(0, 2)))
-        cluster.crew.lose(cluster.posts[1], "its connection ended")
-        across = await cluster.run(round_of(listed({}, {}, {}), ranks=(0, 2)))
-        within = await cluster.run(round_of(listed({}), ranks=(0, 1)))
-        return [o.trial for o in (*whole, *across, *within)], cluster.controller.facts
-
-    trials, facts = played(work())
-
-    assert statuses(trials) == [
-        Status.OK, Status.NODE_LOST, Status.SKIPPED, Status.SKIPPED, Status.OK
-    ]  # fmt: skip
-    lost = Reason(code=ReasonCode.NODE_LOST, text="n1 is lost: its connection ended")
-    assert [trial.reason for trial in trials[1:4]] == [lost] * 3
-    assert [[c.node for c in trial.culprits] for trial in trials[1:4]] == [["n1"], [], []]
-    assert [(node.name, node.state) for node in facts.topology.nodes] == [
-        ("n0", NodeState.PRESENT),
-        ("n1", NodeState.LOST),
-    ]
-
-
-# The first group
-
-
-def started(stage, cases, swept=()):
-    """Runs ``start`` and then the round; returns the versions between them and the trials."""
-
-    async def work():
-        cluster = FakeCluster(stage, swept=swept)
-        assert cluster.controller.facts.nccl is None
-        await cluster.controller.start(round_of(cases))
-        nccl = cluster.controller.facts.nccl
-        return nccl, [outcome.trial for outcome in await cluster.run(round_of(cases))]
-
-    return played(work())
-
-
-def test_start_forms_the_group_that_the_first_case_uses(stage):
-    nccl, _ = started(stage, listed(RING, TREE), ["NCCL_ALGO"])
-
-    assert nccl.version == "2.28.9"
-    assert stage.happened("team", "renew") == [
-        ("team", 1, True, {"NCCL_ALGO": "Ring"}),
-        ("renew", 1, {"NCCL_ALGO": "Tree"}),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("fails", "words"), [(Fails.DIED, "dead: SIGKILL"), (Fails.REFUSED, "refused by rank 0")]
-)
-def test_a_first_group_without_a_setting_has_to_come_together(stage, fails, words):
-    stage.faults[1, "join"] = fails
-
-    with pytest.raises(
-        NothingMeasured, match=f"the ranks do not come together: .*{words}.*; logs: /run/logs"
-    ):
-        started(stage, listed({}))
-
-    assert stage.events[-1] == ("end", 1)
-
-
-@pytest.mark.parametrize("setting", [{}, RING], ids=["none", "a setting"])
-def test_a_first_group_of_all_that_a_node_cannot_join_is_the_end(stage, setting):
-    stage.cannot_fork[1] = "no torch"
-
-    async def work():
-        cluster = FakeCluster(stage, nodes=(1, 1), swept=["NCCL_ALGO"])
-        await cluster.controller.start(round_of(listed(setting)))
-
-    words = "n1 is lost: no torch; --exclude n1 begins without it"
-    with pytest.raises(NothingMeasured, match=f"the ranks do not come together: {words} "):
-        played(work())
-
-
-def test_a_first_pair_that_a_node_cannot_join_is_not(stage):
-    stage.cannot_fork[1] = "no torch"
-
-    async def work():
-        cluster = FakeCluster(stage, nodes=(1, 1, 1))
-        first = pairs(0, (0, 1))
-        await cluster.controller.start(first)
-        found = [*await cluster.run(first), *await cluster.run(pairs(1, (0, 2)))]
-        return [outcome.trial for outcome in found]
-
-    assert statuses(played(work())) == [Status.NODE_LOST, Status.OK]
-
-
-def test_a_first_setting_that_is_refused_is_told_by_its_cases(stage):
-    stage.faults[1, "join"] = Fails.REFUSED
-    cases = listed(TREE, RING)
-    _, trials = started(stage, cases, swept_by(cases))
-
-    assert statuses(trials) == [Status.UNSUPPORTED, Status.OK]
-    assert [event[1] for event in stage.happened("team")] == [1, 2]

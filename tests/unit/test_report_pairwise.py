@@ -312,7 +312,9 @@ def test_a_long_name_keeps_its_drain_line_whole_over_two_lines():
 def test_two_nodes_cannot_be_told_apart():
     text = text_of(Pairs(2).state())
 
-    assert "INCONCLUSIVE    2  node0  of two alone nobody can tell which would be the slow one" in text
+    assert (
+        "INCONCLUSIVE    2  node0  of two alone nobody can tell which would be the slow one" in text
+    )
 
 
 def test_config_that_differs_is_told_with_what_differs():
