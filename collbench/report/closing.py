@@ -12,7 +12,7 @@ import msgspec
 
 from collbench.analyze.curves import Curve, curves, name_among, question
 from collbench.analyze.limit import LimitOf
-from collbench.model import Finding, Run, Trial
+from collbench.model import Finding, Run, Status, Trial
 from collbench.report.table import WIDTH
 from collbench.units import approximate_size, format_duration, format_size, format_time_us
 
@@ -78,8 +78,8 @@ def took_line(run: Run, trials: Sequence[Trial]) -> str | None:
 
 
 def figure_lines(trials: Sequence[Trial], limit_of: LimitOf) -> list[str]:
-    """Returns a line a curve: its quickest call and its peak."""
-    found = curves(trials)
+    """Returns a line a curve: its quickest call and its peak; of what was asked for and ran."""
+    found = curves([trial for trial in trials if trial.status is not Status.PATH_NOT_USED])
     return [
         f"{name_among(curve, found, always=('dtype', 'mode'))}: {_figures(curve, limit_of)}"
         for curve in _worth_a_line(found)
@@ -88,7 +88,9 @@ def figure_lines(trials: Sequence[Trial], limit_of: LimitOf) -> list[str]:
 
 def finding_text(finding: Finding) -> str:
     """Returns what was found, and what to do next."""
-    return finding.text + (f" Next: {finding.next_step}." if finding.next_step else "")
+    if not finding.next_step:
+        return finding.text
+    return f"{finding.text} Next: {finding.next_step}{'' if finding.next_step[-1] == '?' else '.'}"
 
 
 def _worth_a_line(found: Sequence[Curve]) -> list[Curve]:

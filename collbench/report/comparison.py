@@ -170,16 +170,20 @@ def claimed_section(
 
 
 def _row(names: Mapping[CaseKey, str], case: CaseComparison) -> tuple[str, ...]:
-    interval = "-"
-    if case.low is not None and case.high is not None:
-        interval = f"[{_change(case.low)}, {_change(case.high)}]"
     return (
         names[case.key],
         format_size(case.key.size_bytes),
         f"{format_time_us(case.base_us)} -> {format_time_us(case.new_us)}",
-        f"{_change(case.ratio)} %",
-        interval,
+        *change_cells(case),
     )
+
+
+def change_cells(case: CaseComparison) -> tuple[str, str]:
+    """Returns a change and its 95 % interval: ``+9.6 %``, ``[+7.5, +11.8]``."""
+    interval = "-"
+    if case.low is not None and case.high is not None:
+        interval = f"[{_change(case.low)}, {_change(case.high)}]"
+    return f"{_change(case.ratio)} %", interval
 
 
 def _change(ratio: float) -> str:

@@ -14,7 +14,7 @@ from collbench.analyze.history_bisect import Bisected, Change
 from collbench.analyze.history_check import Window
 from collbench.analyze.history_verdict import SeriesCheck
 from collbench.analyze.keys import CaseKey
-from collbench.report.comparison import case_names, claimed_section, needs_line
+from collbench.report.comparison import case_names, change_cells, claimed_section, needs_line
 from collbench.report.sections import Section, sections_text
 from collbench.stats import geometric_mean
 from collbench.units import format_size, format_time_us
@@ -115,6 +115,10 @@ def _how(found: SeriesCheck) -> Iterator[str]:
 def _conclusion(found: SeriesCheck) -> Iterator[str]:
     comparison, checked = found.before.comparison, found.checked
     before = found.series.releases[checked.before].version
+    if not checked.regressed:
+        same, unclear = comparison.of(Verdict.SAME), comparison.of(Verdict.UNCLEAR)
+        rest = f"; {len(unclear)} cannot be told" if unclear else ""
+        yield f"nothing is slower: {len(same)} of {len(comparison.cases)} cases are the same{rest}"
     if checked.slower:
         yield _most(found, checked.slower, "slower", f"than {before}", case_names(found.before))
     for window, compared in found.best.items():
@@ -122,11 +126,7 @@ def _conclusion(found: SeriesCheck) -> Iterator[str]:
         yield _most(found, found.below(window), "slower", than, case_names(compared))
     if checked.faster:
         yield _most(found, checked.faster, "faster", f"than {before}", case_names(found.before))
-    same, unclear = comparison.of(Verdict.SAME), comparison.of(Verdict.UNCLEAR)
-    if not checked.regressed:
-        rest = f"; {len(unclear)} cannot be told" if unclear else ""
-        yield f"nothing is slower: {len(same)} of {len(comparison.cases)} cases are the same{rest}"
-    else:
+    if checked.regressed:
         yield "next: collbench history bisect names the release of each change"
 
 
@@ -141,12 +141,8 @@ def _most(
     total = len(found.before.comparison.cases)
     return (
         f"{len(cases)} of {total} cases {'is' if len(cases) == 1 else 'are'} {word} {than}; most of"
-        f" all {names[most.key]} {format_size(most.key.size_bytes)}: {_change(most.ratio)} %"
+        f" all {names[most.key]} {format_size(most.key.size_bytes)}: {change_cells(most)[0]}"
     )
-
-
-def _change(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f}"
 
 
 def bisect_text(series: Series, found: Bisected) -> str:
@@ -199,16 +195,12 @@ def _change_row(series: Series, names: Mapping[CaseKey, str], one: Change) -> tu
         for number in range(one.base + 1, one.new + 1)
         if case.key in series.releases[number].times
     ]
-    interval = "-"
-    if case.low is not None and case.high is not None:
-        interval = f"[{_change(case.low)}, {_change(case.high)}]"
     return (
         names[case.key],
         format_size(case.key.size_bytes),
         between[0] if one.named else f"one of {', '.join(between)}",
         versions[one.base],
-        f"{_change(case.ratio)} %",
-        interval,
+        *change_cells(case),
     )
 
 

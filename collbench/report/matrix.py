@@ -134,9 +134,10 @@ def _rate(trials: Sequence[Trial]) -> float | None:
 
 
 def repeats_line(trials: Sequence[Trial]) -> list[str]:
-    """Says what the column of the lowest is worth."""
+    """Says what the column of the lowest is worth, where two settings ran that it chooses from."""
+    ran = {setting_text(trial.case.setting) for trial in trials if trial.status is Status.OK}
     repeats = len({trial.repeat for trial in trials})
-    if repeats >= _REPEATS_TO_SAY_BEST:
+    if repeats >= _REPEATS_TO_SAY_BEST or len(ran) < 2:
         return []
     seen = "1 repeat" if repeats == 1 else f"{repeats} repeats"
     text = f"more than 3 % below the first column; seen in {seen}, no verdict (--repeats 5)"

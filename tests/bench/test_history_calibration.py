@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+import noise
 import numpy as np
 import pytest
 from history_noise import regressed_keys, store
@@ -18,16 +19,7 @@ from collbench.analyze.history_bisect import bisect_changes
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(7200)]
 
 STORES = int(os.environ.get("COLLBENCH_HISTORY_STORES", "1000"))
-KINDS = (
-    "one per cent",
-    "log-normal",
-    "skewed",
-    "bimodal, half",
-    "bimodal, rare",
-    "bimodal, some cases",
-    "drift",
-    "drift of one mode",
-)
+KINDS = ("one per cent", *(kind for kind in noise.KINDS if kind != "recorded"))
 
 
 @pytest.mark.parametrize("repeats", [3, 5])

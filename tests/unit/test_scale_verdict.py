@@ -216,18 +216,16 @@ def test_uplinks_that_are_short_beside_collisions_are_found():
     assert "uplinks are short beside them" in headline(verdict)
 
 
-@pytest.mark.parametrize("scatter", [0.0, 0.07])
-def test_pairs_that_share_one_uplink_unevenly_are_no_collisions(scatter):
-    """And a busy host makes what the uplink carries differ from round to round."""
-    random = np.random.default_rng(3)
+def unlike_shares(random, carried, scatter, fewest):
+    """Rounds over one uplink whose pairs take unlike shares of it, from so many pairs on."""
     rounds = []
     for one in hashed_rounds(4, 1, random, noise=0.001, rate=100.0):
         m = one.step.m
         rates = np.array(one.pair_rates_gb_per_s)
-        if one.step.pattern is ScalePattern.PAIRS and m > 2:
+        if one.step.pattern is ScalePattern.PAIRS and m >= fewest:
             weights = np.exp(0.35 * random.standard_normal(m))
-            carried = 2 * np.exp(scatter * random.standard_normal())
-            rates = rates * carried / m * weights / weights.mean()
+            total = carried * np.exp(scatter * random.standard_normal())
+            rates = total / m * weights / weights.mean()
         rounds.append(
             Observation(
                 step=one.step,
@@ -235,6 +233,13 @@ def test_pairs_that_share_one_uplink_unevenly_are_no_collisions(scatter):
                 pair_rates_gb_per_s=tuple(map(float, rates)),
             )
         )
+    return rounds
+
+
+@pytest.mark.parametrize("scatter", [0.0, 0.07])
+def test_pairs_that_share_one_uplink_unevenly_are_no_collisions(scatter):
+    """And a busy host makes what the uplink carries differ from round to round."""
+    rounds = unlike_shares(np.random.default_rng(3), 2.0, scatter, 3)
     verdict = judge_scale(rounds, TWO)
 
     assert verdict.check(FalseKneeKind.COLLISIONS).found is False
@@ -373,22 +378,7 @@ def test_what_nearly_full_uplinks_cost_is_no_knee(uplink, answer):
 @pytest.mark.parametrize("carried", [1.0, 1.15])
 def test_unlike_shares_of_a_single_link_are_no_collisions_however_its_sum_scatters(carried):
     """Over NCCL on two GPUs at 4:1 4 TCP flows had 18 to 50 of 107 MB/s."""
-    random = np.random.default_rng(4)
-    rounds = []
-    for one in hashed_rounds(4, 1, random, noise=0.001, rate=100.0):
-        m = one.step.m
-        rates = np.array(one.pair_rates_gb_per_s)
-        if one.step.pattern is ScalePattern.PAIRS and m > 1:
-            weights = np.exp(0.35 * random.standard_normal(m))
-            sums = carried * np.exp(0.15 * random.standard_normal())
-            rates = sums / m * weights / weights.mean()
-        rounds.append(
-            Observation(
-                step=one.step,
-                rate_gb_per_s=float(rates.min()),
-                pair_rates_gb_per_s=tuple(map(float, rates)),
-            )
-        )
+    rounds = unlike_shares(np.random.default_rng(4), carried, 0.15, 2)
     verdict = judge_scale(rounds, TWO)
 
     check = verdict.check(FalseKneeKind.COLLISIONS)
