@@ -87,7 +87,8 @@ def plot_run(
             for curve, look in zip(found, _looks(found), strict=True):
                 _draw(above, below, curve, look)
             _scale(above, below, found)
-            _draw_limit(above, found, limit_of)
+            if _rates(found):
+                _draw_limit(above, found, limit_of)
             _label_rates_and_times(above, below)
             _label_sizes(below, found)
             if found:
@@ -202,9 +203,18 @@ def _scale(above: Any, below: Any, found: Sequence[Curve]) -> None:
         axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.8)
         axes.set_axisbelow(True)
     above.figure.align_ylabels([above, below])
-    rates = [p.busbw_gb_per_s for curve in found for p in curve.points if p.busbw_gb_per_s]
+    rates = _rates(found)
     if rates and min(rates) < max(rates) / _RANGE_SHOWN:
         above.set_ylim(bottom=max(rates) / _RANGE_SHOWN)
+    if not rates:
+        # A logarithmic axis has to begin somewhere; and a reader wonders why there is nothing.
+        above.set_ylim(0.1, 1000.0)
+        place = {"transform": above.transAxes, "ha": "center", "va": "center"}
+        above.text(0.5, 0.5, "no case has a rate", color=_GREY, **place)
+
+
+def _rates(found: Sequence[Curve]) -> list[float]:
+    return [p.busbw_gb_per_s for curve in found for p in curve.points if p.busbw_gb_per_s]
 
 
 def _draw_limit(above: Any, found: Sequence[Curve], limit_of: LimitOf) -> None:

@@ -231,3 +231,14 @@ def test_a_run_without_times_is_a_usage_error_that_says_where_to_look(tmp_path):
     result = CliRunner().invoke(cli, ["plot", str(tmp_path)])
 
     assert "has no times to draw; 'collbench show' says why" in str(result.exception)
+
+
+def test_a_run_whose_cases_have_times_and_no_rate_is_drawn_and_says_so(tmp_path):
+    """Both values of --ib on one node: nothing that was asked for carried the data."""
+    run = Path(__file__).parents[2] / "results/2xh200/20261130-1931-3420"
+    done = CliRunner().invoke(cli, ["plot", str(run), "-o", str(tmp_path)], standalone_mode=False)
+
+    assert done.exception is None
+    svg = (tmp_path / f"{run.name}.svg").read_text()
+    assert "no case has a rate" in svg
+    assert "limit" not in svg
