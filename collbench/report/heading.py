@@ -9,6 +9,9 @@ from collbench.nccl.settings import settings_text
 from collbench.plan.sweep import SweepPlan
 from collbench.units import format_duration
 
+_COLUMNS = 120
+"""Of a line that people read."""
+
 
 def heading(run: Run, topology: Topology) -> str:
     """Returns the line that says on what a run stands: hardware, versions loaded."""
@@ -94,8 +97,9 @@ def plan_line(plan: SweepPlan, run_id: str) -> str:
             _counted(starts.communicators, "communicator"),
         ]
         parts += [f"{_counted(starts.twins, 'case')} proved apart"] if starts.twins else []
-    left = f"plan: {axes}: {', '.join(parts)}, about"
-    return f"{left} {format_duration(plan.estimate_s)}    run {run_id}"
+    said = f"plan: {axes}: {', '.join(parts)}, about {format_duration(plan.estimate_s)}"
+    apart = "    " if len(said) + len(run_id) + 8 <= _COLUMNS else "\n  "
+    return f"{said}{apart}run {run_id}"
 
 
 def refused_lines(plan: SweepPlan) -> list[str]:

@@ -305,7 +305,8 @@ def test_a_baseline_is_a_file_for_other_clusters_of_such_nodes(answer, pairs, he
     of_cases = here("sweep", "--backend", "gloo", "--baseline", kept)
 
     assert "send_recv: " in written.stdout
-    assert f"collbench pairwise --baseline {kept}" in written.stdout
+    assert "\n  collbench pairwise --simulate " in written.stdout
+    assert written.stdout.endswith(f" --baseline {kept}\n")
     assert status == 1, said
     assert [node["verdict"] for node in verdict["nodes"]] == ["fail"] * 10
     assert of_cases.returncode == 2

@@ -483,7 +483,7 @@ ALL_TYPES = (
             ["nosuch"],
             (
                 "suite 'nosuch' is neither a file nor a shipped suite; shipped: bandwidth,"
-                " ib_on_off, latency, nccl_matrix, smoke, sweep"
+                " history, ib_on_off, latency, nccl_matrix, smoke, sweep"
             ),
         ),
     ],
