@@ -40,7 +40,7 @@ def closing(
     for line in figures:
         lines += wrapped(line, "", "    ")
     if findings:
-        lines += ["", "What stands out"]
+        lines += [*([""] if lines else []), "What stands out"]
         for finding in findings:
             lines += wrapped(finding_text(finding), "  * ", "    ")
             if finding.severity == "bad":
@@ -79,10 +79,11 @@ def took_line(run: Run, trials: Sequence[Trial]) -> str | None:
 
 def figure_lines(trials: Sequence[Trial], limit_of: LimitOf) -> list[str]:
     """Returns a line a curve: its quickest call and its peak; of what was asked for and ran."""
-    found = curves([trial for trial in trials if trial.status is not Status.PATH_NOT_USED])
+    found = curves(trials)
+    ran = {question(trial.case) for trial in trials if trial.status is not Status.PATH_NOT_USED}
     return [
         f"{name_among(curve, found, always=('dtype', 'mode'))}: {_figures(curve, limit_of)}"
-        for curve in _worth_a_line(found)
+        for curve in _worth_a_line([curve for curve in found if question(curve.case) in ran])
     ]
 
 

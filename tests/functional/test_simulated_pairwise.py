@@ -336,7 +336,7 @@ def test_a_models_run_says_nothing_of_hardware(pairs, collbench):
 
 @pytest.mark.parametrize(
     ("nodes", "status", "words"),
-    [(1, 2, "1 node cannot be paired"), (2, 4, "nobody can tell which is the slow one")],
+    [(1, 2, "1 node cannot be paired"), (2, 4, "nobody can tell which would be the slow one")],
 )
 def test_few_nodes(pairs, nodes, status, words):
     done = pairs(EIGHT.replace("nodes = 8", f"nodes = {nodes}"), "--latency", "0")

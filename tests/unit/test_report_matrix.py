@@ -229,10 +229,15 @@ def test_settings_without_any_time_take_no_column():
     ("repeats", "words"), [(1, "1 repeat"), (2, "2 repeats"), (3, None), (5, None)]
 )
 def test_few_repeats_are_said(repeats, words):
-    trials = [under({}, 8, 10.0, repeat=repeat) for repeat in range(repeats)]
+    settings = ({}, RING_LL)
+    trials = [under(s, 8, 10.0, repeat=repeat) for s in settings for repeat in range(repeats)]
     line = f"  lowest: more than 3 % below the first column; seen in {words}, no verdict"
 
     assert repeats_line(trials) == ([] if words is None else [f"{line} (--repeats 5)"])
+
+
+def test_of_one_setting_that_ran_none_is_the_lowest():
+    assert repeats_line([under({}, 8, 10.0), not_used(under(TREE, 8, 9.0))]) == []
 
 
 # Among the other tables

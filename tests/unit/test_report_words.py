@@ -8,7 +8,7 @@ import pytest
 from records import make_run, make_trial
 
 from collbench.analyze.limit import Limit
-from collbench.model import Finding, Reason, ReasonCode
+from collbench.model import Finding, Reason, ReasonCode, Status
 from collbench.plan.sweep import plan_sweep
 from collbench.report.closing import closing, figure_lines, took_line
 from collbench.report.heading import heading, plan_line, refused_lines
@@ -78,7 +78,7 @@ def test_the_plan_line_counts_the_axes_and_what_is_started():
 
     assert plan_line(plan(asked), "20261130-0635-3947") == (
         "plan: 3 collectives x 15 sizes x 2 modes: 90 cases, 20 repeats, 20 zygotes, 80 workers,"
-        " 40 communicators, 900 cases proved apart, about 4 min 50 s    run 20261130-0635-3947"
+        " 40 communicators, 900 cases proved apart, about 4 min 50 s\n  run 20261130-0635-3947"
     )
 
 
@@ -89,7 +89,7 @@ def test_the_plan_line_has_settings_where_some_are_swept():
 
     assert plan_line(plan(asked), "x") == (
         "plan: 1 collective x 1 size x 2 settings: 2 cases, 1 repeat, 1 zygote, 2 workers,"
-        " 2 communicators, about 4 min 50 s    run x"
+        " 2 communicators, about 4 min 50 s\n  run x"
     )
 
 
@@ -104,7 +104,7 @@ def test_the_plan_line_counts_processes_of_gloo_too():
 
     assert plan_line(plan(asked, backend="gloo", gpu=False), "x") == (
         "plan: 1 collective x 2 sizes x 2 settings: 4 cases, 3 repeats, 6 zygotes, 12 workers,"
-        " 6 communicators, about 4 min 50 s    run x"
+        " 6 communicators, about 4 min 50 s\n  run x"
     )
 
 
@@ -113,9 +113,9 @@ def test_on_several_nodes_each_process_has_its_zygotes(emulated, each):
     asked = override(Suite(), collectives=("all_reduce",), sizes=("8",), repeats=2)
     found = plan(asked, backend="gloo", gpu=False, nodes=2, emulated=emulated)
 
-    assert plan_line(found, "x") == (
+    assert " ".join(plan_line(found, "x").split()) == (
         f"plan: 1 collective x 1 size: 1 case, 2 repeats, 2 zygotes{each}, 4 workers,"
-        " 2 communicators, about 4 min 50 s    run x"
+        " 2 communicators, about 4 min 50 s run x"
     )
 
 
@@ -256,6 +256,26 @@ def test_a_name_with_a_blank_is_quoted_where_it_is_to_be_copied():
     assert closing([], [], REFERENCE, "my runs/1").splitlines()[-2:] == [
         "  collbench plot 'my runs/1'",
         "  collbench show 'my runs/1'",
+    ]
+
+
+def test_what_did_not_carry_the_data_has_no_figure_to_remember(reference):
+    status = Status.PATH_NOT_USED
+    trials = [msgspec.structs.replace(trial, status=status) for trial in reference.trials]
+    asked = Finding(code="x", severity="info", text="No device.", next_step="is it there?")
+
+    ran = [
+        msgspec.structs.replace(trial, case=msgspec.structs.replace(trial.case, setting={"A": "1"}))
+        for trial in reference.trials
+    ]
+
+    assert figure_lines(trials, no_limit) == []
+    of_both = figure_lines([*trials, *ran], no_limit)
+    assert len(of_both) == len(figure_lines(ran, no_limit)) == 6
+    assert all("(A=1)" in line for line in of_both)
+    assert closing([], [asked], REFERENCE, "last").splitlines()[:2] == [
+        "What stands out",
+        "  * No device. Next: is it there?",
     ]
 
 
