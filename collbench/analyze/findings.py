@@ -289,7 +289,9 @@ def _notes(sweep: _Sweep) -> Iterator[Finding]:
     counts = Counter(note for trial in sweep.trials for note in trial.notes)
     for code, count in counts.items():
         rows = "1 trial" if count == 1 else f"{count} trials"
-        yield Finding(code=code, severity="info", text=f"{NOTES[code]} ({rows}).", evidence=[])
+        words = NOTES[code]
+        text = f"{words[:1].upper()}{words[1:]} ({rows})."
+        yield Finding(code=code, severity="info", text=text, evidence=[])
 
 
 def _settings(sweep: _Sweep) -> Iterator[Finding]:
