@@ -122,7 +122,7 @@ class _Sweep:
         from collbench.report.closing import finding_text
 
         found = [finding_text(finding) for finding in self._findings]
-        return [*found, *self._between(), *self._figures]
+        return [*self._concluded(), *found, *self._figures]
 
     @cached_property
     def _figures(self) -> list[str]:
@@ -153,6 +153,10 @@ class _Sweep:
         """Returns the lines between tables and closing."""
         return ()
 
+    def _concluded(self) -> Sequence[str]:
+        """Returns what those come to."""
+        return ()
+
 
 class _Ab(_Sweep):
     """The same with the sides against the first."""
@@ -162,6 +166,13 @@ class _Ab(_Sweep):
 
         return sides_lines(self.stored, threshold_of(self.stored))
 
+    def _concluded(self) -> Sequence[str]:
+        from collbench.cli.ab_sides import pairs_of, threshold_of
+        from collbench.report.comparison import comparison_conclusion
+
+        pairs = pairs_of(self.stored, threshold_of(self.stored))
+        return [line for pair in pairs for line in comparison_conclusion(pair)]
+
 
 class _History(_Sweep):
     """The same with what the newest release changed, and pictures of time over release."""
@@ -170,6 +181,12 @@ class _History(_Sweep):
         from collbench.cli.history_run_plan import check_lines
 
         return check_lines(self.stored)
+
+    def _concluded(self) -> Sequence[str]:
+        from collbench.cli.history_run_plan import checks_of
+        from collbench.report.history import check_conclusion
+
+        return [line for one in checks_of(self.stored) for line in check_conclusion(one)]
 
     def draw(self, album: Album) -> list[Path]:
         """Draws time over release, then bandwidth and time over size."""

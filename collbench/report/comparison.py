@@ -60,6 +60,14 @@ def comparison_markdown(found: Compared) -> str:
     return sections_markdown(list(_opening(found)), list(_sections(found)))
 
 
+def comparison_conclusion(found: Compared) -> list[str]:
+    """Returns what a comparison comes to, a sentence a line, the first with what was compared."""
+    if found.comparison.needs is not None:
+        return [f"{_title(found)}: {needs_line(found)}"]
+    first, *rest = _conclusion(found, case_names(found))
+    return [f"{_title(found)}: {first}", *rest]
+
+
 def needs_line(found: Compared) -> str:
     """Returns the one line of a comparison with too few repeats; with the command to run."""
     counts = (found.comparison.base_repeats, found.comparison.new_repeats)

@@ -57,6 +57,14 @@ def check_text(found: SeriesCheck) -> str:
     return sections_text(list(_opening(found)), list(_check_sections(found)))
 
 
+def check_conclusion(found: SeriesCheck) -> list[str]:
+    """Returns what a check comes to, a sentence a line, the first with what was checked."""
+    if found.before.comparison.needs is not None and not found.checked.below_best:
+        return [check_text(found)]
+    first, *rest = _conclusion(found)
+    return [f"{_title(found)}: {first}", *rest]
+
+
 def _title(found: SeriesCheck) -> str:
     axis, versions = WORDS[found.series.axis], found.series.versions
     newest = "the newest " if found.checked.new == len(versions) - 1 else ""

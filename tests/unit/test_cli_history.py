@@ -19,8 +19,10 @@ from collbench.cli.library_folders import (
     library_path,
     missing_releases,
 )
+from collbench.cli.readers import shown
 from collbench.errors import UsageError
 from collbench.model import Mode
+from collbench.store import read_run
 
 GRAPH = Mode.GRAPH
 SMALL = {"collectives": ("all_reduce", "all_gather"), "sizes": tuple(4**k for k in range(4, 12))}
@@ -308,3 +310,15 @@ def test_an_imported_result_of_nccl_tests_is_history_too(tmp_path):
 
     assert done.return_value == 1
     assert "not measured in one go" in done.output
+
+
+def test_what_is_handed_over_begins_with_the_answer(tmp_path):
+    folder = put(history_run(planted=SLOWER_NOW, **SMALL), tmp_path)
+    first, *rest = shown(read_run(folder)).conclusion()
+
+    assert first.startswith(
+        "NCCL 2.32.3, the newest of 8 releases: 1 of 32 cases is slower than 2.31.2; most of all"
+        " all_reduce graph 256 KiB: +"
+    )
+    assert rest[0] == "next: collbench history bisect names the release of each change"
+    assert not [line for line in rest if "base -> new" in line]
