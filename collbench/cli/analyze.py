@@ -9,7 +9,7 @@ import click
 from collbench.cli.context import CONTEXT
 from collbench.cli.run_names import complete_run
 from collbench.errors import ExitCode, UsageError
-from collbench.store import find_run, read_run, results_root
+from collbench.store import find_run, results_root
 
 
 @click.command(context_settings=dict(CONTEXT))
@@ -35,6 +35,7 @@ def analyze(run: str, results: str | None, as_json: bool) -> int:
     from collbench.cli.output import limits_of, say
     from collbench.cli.readers import refuse_unreadable
     from collbench.report.analysis import Analysis, analysis_json, analysis_text
+    from collbench.store import read_run
 
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:

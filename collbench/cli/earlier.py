@@ -8,14 +8,17 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from collbench.errors import UsageError
 from collbench.model import Run, Topology
-from collbench.store import RunWriter, StoredRun, find_run, read_run, reopen_run, results_root
+from collbench.store import find_run, results_root
+
+if TYPE_CHECKING:  # they bring numpy, and --help does without
+    from collbench.store import RunWriter, StoredRun
 
 OF_THIS_CALL = frozenset({"resume", "results", "as_json", "dry_run"})
 """Parameters that say nothing of what is measured."""
@@ -46,6 +49,8 @@ def run_of_before(given: dict[str, Any]) -> Run:
     Raises:
         RunNotFound: no such run.
     """
+    from collbench.store import read_run
+
     return read_run(find_run(given["resume"], results_root(given["results"], os.environ))).run
 
 
@@ -89,6 +94,8 @@ def earlier_run(
         UsageError: it is of another command, or another process writes it.
         StoreError: it cannot be written.
     """
+    from collbench.store import read_run, reopen_run
+
     if name is None:
         yield None
         return
@@ -117,6 +124,8 @@ def open_writer(
         run: the header of a new one.
         topology: likewise.
     """
+    from collbench.store import RunWriter
+
     if earlier is None:
         writer = RunWriter.create(root, run, topology)
         return writer, writer.logs

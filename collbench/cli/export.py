@@ -12,7 +12,7 @@ import click
 from collbench.cli.context import CONTEXT
 from collbench.cli.run_names import complete_run
 from collbench.errors import ExitCode, UsageError, nearest
-from collbench.store import find_run, read_run, results_root
+from collbench.store import find_run, results_root
 
 if TYPE_CHECKING:
     from collbench.interop.tuner_choices import Choices
@@ -82,6 +82,8 @@ def tuner(
 
     if check is not None and (output is not None or form != "plugin"):
         raise UsageError("--check reads the plug-in's file and writes none; leave out -o, --format")
+    from collbench.store import read_run
+
     stored = read_run(find_run(run, results_root(results, os.environ)))
     for problem in stored.problems:
         click.echo(f"collbench: {problem}", err=True)

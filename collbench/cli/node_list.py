@@ -13,12 +13,13 @@ import msgspec
 from collbench.cli.context import CONTEXT
 from collbench.errors import ExitCode, RecordError
 from collbench.model import NodeState
-from collbench.store import StoredRun, list_runs, read_run, results_root
+from collbench.store import list_runs, results_root
 from collbench.store.paths import RUN_FILE, TOPOLOGY_FILE
 
 if TYPE_CHECKING:
     from collbench.report.node_list import ListedNode
     from collbench.report.verdict_fields import NodeDocument, VerdictDocument
+    from collbench.store import StoredRun
 
 _NOT_TESTED = "not_tested"
 _Key = tuple[str, str, bool]
@@ -137,6 +138,8 @@ def last_verdicts(
         now: what ages are counted to, with a time zone.
         simulated: take runs that measured no hardware as well; they stand beside the others.
     """
+    from collbench.store import read_run
+
     settled: dict[_Key, ListedNode] = {}
     untried: dict[_Key, ListedNode] = {}
     problems: list[str] = []

@@ -11,7 +11,6 @@ import msgspec
 
 from collbench.cli.context import CONTEXT
 from collbench.cli.launch_options import launch_options, read_launch_options
-from collbench.cli.output import say
 from collbench.errors import ExitCode, UsageError
 from collbench.launch.detect import Launch, detect
 from collbench.launch.interface import address_of, interface_of
@@ -62,6 +61,9 @@ def placement(results: str | None, as_json: bool, **given: Any) -> int:
       srun -N 4 --ntasks-per-node=1 python -m collbench placement
       collbench placement --nodes 2 --node-rank 1 --rendezvous node0:29400
     """  # noqa: D301  click's mark for "do not rewrap"
+    # Here, so that --help does not wait for numpy.
+    from collbench.cli.output import say
+
     found = _find(read_launch_options(given), results)
     if as_json:
         say(msgspec.json.encode(found).decode())

@@ -211,6 +211,23 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "status 0 heavy []"
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_waits_for_no_numbers(command):
+    code = (
+        "import sys\n"
+        f"sys.argv = ['collbench', '{command}', '--help']\n"
+        "import collbench.cli.main as main\n"
+        "try:\n"
+        "    main.run()\n"
+        "except SystemExit as end:\n"
+        f"    print(end.code, sorted(set({HEAVY[:-1]}) & set(sys.modules)))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
 def test_reading_the_options_of_sweep_imports_no_torch():
     code = (
         "import sys, collbench.cli.sweep_options\n"
