@@ -12,7 +12,7 @@ from collbench.analyze.compare import Comparison, compare_cases
 from collbench.analyze.curves import in_reading_order
 from collbench.analyze.keys import CaseKey, case_key
 from collbench.analyze.located import Location, locate
-from collbench.analyze.sides import Times, times_of_runs, with_words_of
+from collbench.analyze.sides import times_of_runs, with_words_of
 from collbench.errors import UsageError
 from collbench.model import Case, Proof, Status, Trial
 from collbench.nccl.settings import setting_order, setting_text
@@ -40,11 +40,6 @@ class Side:
     def trials(self) -> list[Trial]:
         """Of all runs, each in reading order."""
         return [trial for stored in self.runs for trial in in_reading_order(stored.trials)]
-
-    @property
-    def times(self) -> Times:
-        """By case, one time a repeat in us; each run adds its repeats."""
-        return times_of_runs([stored.trials for stored in self.runs])
 
     @property
     def settings(self) -> list[str]:
@@ -142,14 +137,44 @@ def compare_sides(
     if not base_times.keys() & new_times.keys():
         raise UsageError(_nothing_in_common(old_trials, new_trials))
     comparison = compare_cases(base_times, new_times, threshold=threshold, alpha=alpha)
+    return compared_by(
+        comparison,
+        (base, new),
+        (old_trials, new_trials),
+        found,
+        threshold=threshold,
+        alpha=alpha,
+    )
+
+
+def compared_by(
+    comparison: Comparison,
+    sides: tuple[Side, Side],
+    trials: tuple[Sequence[Trial], Sequence[Trial]],
+    differing: Differences,
+    *,
+    threshold: float,
+    alpha: float,
+) -> Compared:
+    """Returns a comparison with where its changes sit and what ran.
+
+    Args:
+        comparison: of the trials.
+        sides: base and new.
+        trials: of each, under the keys of the comparison.
+        differing: what the sides do not share.
+        threshold: that it was made with.
+        alpha: likewise.
+    """
+    old_trials, new_trials = trials
     cases = {case_key(trial.case): trial.case for trial in (*new_trials, *old_trials)}
     proofs = _proofs(old_trials), _proofs(new_trials)
     return Compared(
-        base=base,
-        new=new,
+        base=sides[0],
+        new=sides[1],
         comparison=comparison,
         location=locate(comparison),
-        differences=found,
+        differences=differing,
         cases=cases,
         ran={key: (proofs[0].get(key), proofs[1].get(key)) for key in cases},
         threshold=threshold,

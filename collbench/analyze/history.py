@@ -8,6 +8,7 @@ differ there stand in series of their own: a new driver is not a new NCCL.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,15 +17,17 @@ from functools import cached_property
 import msgspec
 
 from collbench.analyze.comparable import Facts, shapes_of
-from collbench.analyze.compare import FEWEST_REPEATS
 from collbench.analyze.compared import Side
+from collbench.analyze.history_tables import ReleaseTimes
 from collbench.analyze.keys import CaseKey, case_key
-from collbench.analyze.sides import Times
+from collbench.analyze.sides import Times, joined, times_of
 from collbench.model import Case, LibraryVersion, Trial
 from collbench.nccl.settings import LIBRARY, PLUGIN
 from collbench.store import StoredRun
 
 _UNKNOWN = "unknown"
+_RELEASE = re.compile(r"\d+(\.\d+)*")
+_BEFORE_FINAL = re.compile(r"[.-]?(a|b|c|rc|alpha|beta|dev|pre|nightly)[.-]?\d*", re.IGNORECASE)
 
 
 class Loaded(StrEnum):
@@ -56,22 +59,29 @@ class MeasuredRelease:
     """Its runs hold the trials of this release alone; the library is no part of their settings."""
 
     @cached_property
+    def times_by_run(self) -> dict[str, Times]:
+        """By run: by case, one time a repeat in us."""
+        return {stored.run.run_id: times_of(stored.trials) for stored in self.side.runs}
+
+    @cached_property
     def times(self) -> Times:
-        """By case, one time a repeat in us."""
-        return self.side.times
+        """By case, one time a repeat in us, all runs together."""
+        return joined(self.times_by_run.values())
 
     @property
     def repeats(self) -> int:
         """The most that a case has."""
-        return _repeats(self.side)
+        return max(map(len, self.times.values()), default=0)
 
     @property
     def run_ids(self) -> list[str]:
         """Of the runs that hold it."""
         return [stored.run.run_id for stored in self.side.runs]
 
-    def of_runs(self, ids: Collection[str]) -> Side:
-        """Returns as much of it as stands in some runs."""
+    def of_runs(self, ids: Collection[str] | None) -> Side:
+        """Returns as much of it as stands in some runs; all of it if None."""
+        if ids is None:
+            return self.side
         runs = tuple(stored for stored in self.side.runs if stored.run.run_id in ids)
         return replace(self.side, runs=runs)
 
@@ -100,29 +110,23 @@ class Series:
         """In order."""
         return [release.version for release in self.releases]
 
-    def between(self, base: Sequence[int], new: int) -> tuple[Side, Side]:
-        """Returns releases to be compared with another one.
+    @cached_property
+    def source(self) -> ReleaseTimes:
+        """The times of its releases, by their numbers."""
+        return ReleaseTimes(by_run=tuple(release.times_by_run for release in self.releases))
 
-        Where runs hold all of them, measured in one go, these alone count, if there are repeats
-        enough: what was measured on other days differs by more than the release.
+    def sides(self, base: Sequence[int], new: int) -> tuple[Side, Side]:
+        """Returns what stands behind a comparison of releases with another one.
 
         Args:
             base: which of ``releases``; the repeats of several count as one side's.
             new: which one is held against them.
         """
-        numbers = (*base, new)
-        all_of = set.intersection(*(set(self.releases[n].run_ids) for n in numbers))
-        together = [self.releases[n].of_runs(all_of) for n in numbers]
-        if min(map(_repeats, together)) < FEWEST_REPEATS:
-            together = [self.releases[n].side for n in numbers]
-        *old, newest = together
+        runs = self.source.tables(base, new).runs
+        old = [self.releases[number].of_runs(runs) for number in base]
         name = " and ".join(side.name for side in old)
-        return Side(name=name, runs=tuple(run for side in old for run in side.runs)), newest
-
-
-def _repeats(side: Side) -> int:
-    """Returns the most that a case has."""
-    return max((len(times) for times in side.times.values()), default=0)
+        together = Side(name=name, runs=tuple(run for side in old for run in side.runs))
+        return together, self.releases[new].of_runs(runs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,16 +196,20 @@ def _series(axis: Loaded, facts: Facts, versions: Mapping[str, list[StoredRun]])
 def _by_loaded(stored: StoredRun) -> Iterator[tuple[dict[Loaded, str | None], StoredRun]]:
     """Yields a run's trials by what they were measured on; the rest of a setting stays theirs."""
     environment = stored.run.environment
+    counts = Counter(map(_version, environment.libraries.values()))
     parts: dict[tuple[str | None, str | None], list[Trial]] = {}
     for trial in stored.trials:
         setting = dict(trial.case.setting)
         name = setting.pop(LIBRARY, None)
         plugin = setting.pop(PLUGIN, None) or environment.variables.get(PLUGIN)
         library = environment.nccl if name is None else environment.libraries.get(name)
+        version = _version(library)
+        if counts[version] > 1 and name != version:
+            version = f"{version} ({name})"  # one of several builds of a release
         if len(setting) < len(trial.case.setting):
             case = msgspec.structs.replace(trial.case, setting=setting)
             trial = msgspec.structs.replace(trial, case=case)
-        parts.setdefault((_version(library), plugin), []).append(trial)
+        parts.setdefault((version, plugin), []).append(trial)
     for (version, plugin), trials in parts.items():
         loaded: dict[Loaded, str | None] = {
             Loaded.NCCL: version,
@@ -219,6 +227,18 @@ def _version(library: LibraryVersion | None) -> str | None:
     return None if library is None else library.version.partition("+")[0]
 
 
-def version_order(version: str) -> tuple[tuple[int, ...], str]:
-    """Returns the key by which versions are ordered: 2.9.9 before 2.28.3."""
-    return tuple(int(digits) for digits in re.findall(r"\d+", version)), version
+def version_order(version: str) -> tuple[tuple[int, ...], bool, tuple[int, ...], str]:
+    """Returns the key by which versions are ordered: 2.9.9 before 2.28.3, 2.14.0a0 before 2.14.0.
+
+    What a build adds (``+cu130``) counts last.
+    """
+    public = version.partition("+")[0]
+    match = _RELEASE.match(public)
+    numbers = match[0] if match else ""
+    rest = public[len(numbers) :]
+    final = _BEFORE_FINAL.match(rest) is None
+    return _numbers(numbers), final, _numbers(rest), version
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", text))

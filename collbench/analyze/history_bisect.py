@@ -17,10 +17,9 @@ from itertools import combinations
 import numpy as np
 from scipy import stats
 
-from collbench.analyze.compare import CaseComparison, Verdict, compare_cases
-from collbench.analyze.history_check import Between
+from collbench.analyze.compare import CaseComparison, Verdict
+from collbench.analyze.history_tables import ReleaseTimes, compare_tables
 from collbench.analyze.keys import CaseKey
-from collbench.analyze.sides import Times
 from collbench.stats import FloatArray
 
 _CHANGED = (Verdict.SLOWER, Verdict.FASTER)
@@ -54,16 +53,16 @@ class Bisected:
 
 
 def bisect_changes(
-    times: Sequence[Times], between: Between, *, threshold: float = 0.03, alpha: float = 0.01
+    source: ReleaseTimes, *, threshold: float = 0.03, alpha: float = 0.01
 ) -> Bisected:
     """Returns where cases changed.
 
     Args:
-        times: of each release in order.
-        between: gives two of them to be compared.
+        source: the times of each release in order.
         threshold: a smaller change is of no interest, as a share.
         alpha: the chance that any change is named though there is none.
     """
+    times = source.times
     pairs = [
         pair
         for pair in combinations(range(len(times)), 2)
@@ -72,31 +71,30 @@ def bisect_changes(
     surely: dict[CaseKey, dict[tuple[int, int], CaseComparison]] = {}
     needs = 0
     for base, new in pairs:
-        compared = compare_cases(
-            *between([base], new), threshold=threshold, alpha=alpha / len(pairs)
-        )
+        tables = source.tables([base], new)
+        compared = compare_tables(tables, threshold=threshold, alpha=alpha / len(pairs))
         needs = max(needs, compared.needs_repeats)
         for case in compared.cases:
             if case.verdict in _CHANGED:
                 surely.setdefault(case.key, {})[base, new] = case
     found: list[Change] = []
     for key in dict.fromkeys(key for one in times for key in one):
-        found += _changes(key, times, surely.get(key, {}))
+        found += _changes(key, source, surely.get(key, {}))
     return Bisected(changes=tuple(found), pairs=len(pairs), needs_repeats=needs)
 
 
 def _changes(
-    key: CaseKey, times: Sequence[Times], surely: Mapping[tuple[int, int], CaseComparison]
+    key: CaseKey, source: ReleaseTimes, surely: Mapping[tuple[int, int], CaseComparison]
 ) -> Iterator[Change]:
     """Yields the changes of a case, in the order of the releases."""
     spans = _joined(sorted(_closest(list(surely))), surely)
-    having = [number for number, one in enumerate(times) if key in one]
+    having = [number for number, one in enumerate(source.times) if key in one]
     for place, (base, new) in enumerate(spans):
         first = spans[place - 1][1] if place else having[0]
         last = spans[place + 1][0] if place + 1 < len(spans) else having[-1]
         numbers = [n for n in having if min(first, base) <= n <= max(last, new)]
         steps = [n for n in numbers if base < n <= new]
-        logs = [np.log(times[n][key]) for n in numbers]
+        logs = [np.log(times) for times in source.of_case(key, numbers)[0]]
         possible = _possible_steps(logs, numbers, steps)
         before = having[having.index(possible[0]) - 1]
         sure = max(
@@ -121,6 +119,9 @@ def _sized(sure: CaseComparison, before: FloatArray, after: FloatArray) -> CaseC
         after: up to the next one.
     """
     change = float(after.mean() - before.mean())
+    if (change > 0) is not (sure.verdict is Verdict.SLOWER):
+        # Other days, on which all was slower: what the two releases themselves showed stands.
+        return sure
     freedom = before.size + after.size - 2
     squares = sum(float(np.sum((side - side.mean()) ** 2)) for side in (before, after))
     error = math.sqrt(squares / freedom * (1 / before.size + 1 / after.size))

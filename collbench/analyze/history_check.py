@@ -7,10 +7,11 @@ false claim is shared out over all of them (docs/history.md has the calibration)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collbench.analyze.compare import CaseComparison, Comparison, Verdict, compare_cases
+from collbench.analyze.compare import CaseComparison, Comparison, Verdict
+from collbench.analyze.history_tables import ReleaseTimes, compare_tables
 from collbench.analyze.keys import CaseKey
 from collbench.analyze.sides import Times
 from collbench.stats import geometric_mean
@@ -20,9 +21,6 @@ _WINDOW = 3
 _OF_BEFORE = 0.8
 """The part of alpha that goes to the comparison with the one before: most changes are found there,
 and it is one table where the others are several."""
-
-Between = Callable[[Sequence[int], int], tuple[Times, Times]]
-"""Returns the times of releases, as one side, and of another one to be held against them."""
 
 Window = tuple[int, ...]
 """Releases in a row."""
@@ -80,39 +78,45 @@ class Checked:
 
 
 def check_newest(
-    times: Sequence[Times],
-    between: Between,
+    source: ReleaseTimes,
     *,
     new: int | None = None,
     threshold: float = 0.03,
     alpha: float = 0.01,
 ) -> Checked | None:
-    """Returns what the newest release changed; None where no earlier one shares a case with it.
+    """Returns what the newest release changed; None where no earlier one has a time.
 
     Args:
-        times: of each release in order.
-        between: gives two of them to be compared.
+        source: the times of each release in order.
         new: which release is the newest that counts; the last if None.
         threshold: a smaller change is of no interest, as a share.
         alpha: the chance that anything is called slower though nothing is.
     """
+    times = source.times
     new = len(times) - 1 if new is None else new
-    earlier = [number for number in range(new) if times[number].keys() & times[new].keys()]
+    earlier = [number for number in range(new) if times[number]]
     if not earlier:
         return None
-    before = earlier[-1]
+    sharing = [number for number in earlier if times[number].keys() & times[new].keys()]
+    before = (sharing or earlier)[-1]
     part = _OF_BEFORE * alpha
-    comparison = compare_cases(*between([before], new), threshold=threshold, alpha=part)
+    tables = source.tables([before], new)
     best = best_releases(times, earlier)
     windows = sorted({window for key, window in best.items() if key in times[new]})
     share = (alpha - part) / max(len(windows), 1)
     found: dict[CaseKey, AgainstBest] = {}
     for window in windows:
-        compared = compare_cases(*between(window, new), threshold=threshold, alpha=share)
+        compared = compare_tables(source.tables(window, new), threshold=threshold, alpha=share)
         for case in compared.cases:
             if best.get(case.key) == window:
                 found[case.key] = AgainstBest(window=window, case=case, alpha=share)
-    return Checked(new=new, before=before, comparison=comparison, best=found, alpha=part)
+    return Checked(
+        new=new,
+        before=before,
+        comparison=compare_tables(tables, threshold=threshold, alpha=part),
+        best=found,
+        alpha=part,
+    )
 
 
 def best_releases(times: Sequence[Times], earlier: Sequence[int]) -> dict[CaseKey, Window]:

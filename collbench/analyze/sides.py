@@ -33,12 +33,17 @@ def times_of(trials: Iterable[Trial], *, setting: bool = True) -> Times:
     return {key: tuple(time for _, time in sorted(times)) for key, times in found.items()}
 
 
-def times_of_runs(runs: Sequence[Sequence[Trial]]) -> Times:
+def times_of_runs(runs: Iterable[Iterable[Trial]]) -> Times:
     """Returns the times of several runs of one shape: each run adds its repeats."""
+    return joined(map(times_of, runs))
+
+
+def joined(runs: Iterable[Times]) -> Times:
+    """Returns the times of several runs as one: each run adds its repeats."""
     found: dict[CaseKey, tuple[float, ...]] = {}
-    for trials in runs:
-        for key, times in times_of(trials).items():
-            found[key] = (*found.get(key, ()), *times)
+    for times in runs:
+        for key, values in times.items():
+            found[key] = (*found.get(key, ()), *values)
     return found
 
 

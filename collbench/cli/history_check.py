@@ -8,7 +8,7 @@ import click
 
 from collbench.cli.context import CONTEXT
 from collbench.cli.history_store import history_options
-from collbench.errors import ExitCode
+from collbench.errors import ExitCode, UsageError
 
 
 @click.command(context_settings=dict(CONTEXT))
@@ -50,15 +50,22 @@ def check(
     share = read_threshold(threshold)
     histories = read_histories(runs, results, axis=axis, across=across, simulated=simulated)
     series = chosen_series(histories, 2, wanted=() if new is None else (new,))
-    found = [check_series(one, new=new, threshold=share) for one in series]
+    found, problems = [], []
+    for one in series:
+        try:
+            found.append(check_series(one, new=new, threshold=share))
+        except UsageError as problem:  # others may have an answer
+            problems.append(str(problem))
+    if not found:
+        raise UsageError("; ".join(problems))
     status = ExitCode.FINE
-    if any(one.checked.regressed for one in found):
+    if any(one.regressed for one in found):
         status = ExitCode.CONFIRMED_BAD
-    elif not all(one.told for one in found):
+    elif problems or not all(one.told for one in found):
         status = ExitCode.INCOMPLETE
     if as_json:
         say(check_json(found, histories, status).decode())
     else:
-        lines = histories_lines(histories, series)
+        lines = [*problems, *histories_lines(histories, series)]
         say("\n\n".join([*map(check_text, found), *(["\n".join(lines)] if lines else [])]))
     return status

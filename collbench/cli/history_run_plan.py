@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from collbench.analyze.history import Histories, histories_of
+from collbench.analyze.history import Histories, Loaded, histories_of
 from collbench.analyze.history_verdict import SeriesCheck, check_series
 from collbench.cli.conclusion import Comparing
 from collbench.cli.history_sides import read_cuda, read_sides
@@ -31,6 +32,7 @@ from collbench.model import Finding
 from collbench.probe.nccl import identify_library
 from collbench.report.history import check_text
 from collbench.store import StoredRun
+from collbench.suite import read_libraries, read_plugins
 
 COMMAND = "history run"
 _NAMES = "nccl"
@@ -61,6 +63,8 @@ def run_history(context: click.Context, given: dict[str, Any]) -> int:
         given: its parameters, from ``with_libraries``.
     """
     folder, cuda = libraries_folder(given.pop("libraries"), os.environ), given.pop("cuda")
+    with named("--nccl"):
+        _refuse_missing_files(given[_NAMES], folder)
     wanted = _by_number(given[_NAMES], folder, cuda)
     missing = missing_releases(folder, wanted, cuda)
     if missing and not given["dry_run"]:
@@ -89,6 +93,16 @@ def _by_number(texts: Sequence[str], folder: Path, cuda: str) -> list[str]:
     return [name for name, path in pairs if path == str(library_path(folder, name, cuda))]
 
 
+def _refuse_missing_files(texts: Sequence[str], folder: Path) -> None:
+    """A release is installed only once the rest of the command line can be."""
+    for name, path in read_libraries(texts).items():
+        if path is not None and not Path(path).is_relative_to(folder):
+            identify_library(Path(path))
+        plugin = read_plugins(texts).get(name, "")
+        if "/" in plugin and not Path(plugin).exists():
+            raise UsageError(f"the plug-in '{plugin}' of {name} is not there; give its path")
+
+
 def _refuse_other(version: str, path: Path) -> None:
     """A folder that holds another release than it is named after would falsify the history."""
     found = identify_library(path).version
@@ -112,17 +126,9 @@ class _Judging(Comparing):
         self._told = bool(checks) and all(one.told for one in checks)
         found = []
         for one in checks:
-            count = len(one.checked.slower) + len(one.checked.below_best)
-            if count:
+            if one.regressed:
                 self._slower = True
-                found.append(
-                    Finding(
-                        code="slower",
-                        severity="bad",
-                        text=f"{one.new.side.name} is slower in {count} of"
-                        f" {len(one.before.comparison.cases)} cases than earlier releases.",
-                    )
-                )
+                found.append(Finding(code="slower", severity="bad", text=_words(one)))
         return found
 
     def lines(self, stored: StoredRun) -> list[str]:
@@ -130,30 +136,37 @@ class _Judging(Comparing):
         return check_lines(stored)
 
 
+def _words(found: SeriesCheck) -> str:
+    count = len(found.checked.slower) + len(found.checked.below_best)
+    lost = f", and {len(found.lost)} are not ok any more" if found.lost else ""
+    return (
+        f"{found.new.side.name} is slower in {count} of {len(found.before.comparison.cases)} cases"
+        f" than earlier releases{lost}."
+    )
+
+
 def histories_in(stored: StoredRun) -> Histories:
-    """Returns the histories of one run, by itself."""
-    return histories_of([stored])
+    """Returns the histories of one run, by itself; its libraries may have plug-ins of their own."""
+    return histories_of([stored], across=[Loaded.PLUGIN])
 
 
 def checks_of(stored: StoredRun) -> list[SeriesCheck]:
-    """Returns what the newest release of each history of a run changed."""
-    return [
-        check_series(one)
-        for one in histories_in(stored).series
-        if len(one.releases) > 1 and _comparable(one)
-    ]
-
-
-def _comparable(series: Any) -> bool:
-    times = [release.times.keys() for release in series.releases]
-    return any(times[-1] & earlier for earlier in times[:-1])
+    """Returns what the newest release of each history of a run changed, where that can be told."""
+    found = []
+    for one in histories_in(stored).series:
+        if len(one.releases) > 1:
+            with suppress(UsageError):
+                found.append(check_series(one))
+    return found
 
 
 def check_lines(stored: StoredRun) -> list[str]:
     """Returns the answers of a run as lines; where there is none, why."""
     texts = [check_text(one) for one in checks_of(stored)]
     if not texts:
-        versions = [v for one in histories_in(stored).series for v in one.versions]
-        have = ", ".join(dict.fromkeys(versions)) or "none"
-        return [f"no two releases have a case that is ok: {have} have times"]
+        timed = [
+            one.version for s in histories_in(stored).series for one in s.releases if one.times
+        ]
+        have = ", ".join(dict.fromkeys(timed)) or "none"
+        return [f"no two releases have a case in common that is ok; those with times: {have}"]
     return "\n\n".join(texts).splitlines()

@@ -63,7 +63,14 @@ def read_sides(texts: Sequence[str], folder: Path, cuda: str) -> Sides:
     versions: list[str] = []
     found: list[str] = []
     for text in texts:
-        if "=" in text:
+        first, equals, _ = text.partition("=")
+        if equals:
+            if "," in first:
+                others, _, name = first.rpartition(",")
+                raise UsageError(
+                    f"'{text}': releases and NAME=PATH take an option each; write --nccl"
+                    f" {others} --nccl {name}=PATH"
+                )
             found.append(text)
             continue
         numbers = read_versions(text)

@@ -128,6 +128,7 @@ def _usable(
 
     found: list[StoredRun] = []
     left: dict[str, int] = {}
+    seen: set[tuple[str, str]] = set()
     for folder in folders:
         try:
             stored = read_run(folder)
@@ -139,6 +140,10 @@ def _usable(
         for damage in stored.problems:
             say(f"collbench: {stored.run.run_id}: {damage}", err=True)
         reason = _reason(stored, simulated=simulated)
+        once = (stored.run.run_id, stored.run.started_at)
+        if reason is None and once in seen:
+            reason = "that is there twice"
+        seen.add(once)
         if reason is None:
             found.append(stored)
         else:

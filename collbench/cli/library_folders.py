@@ -50,8 +50,17 @@ def library_path(folder: Path, version: str, cuda: str) -> Path:
 
 
 def missing_releases(folder: Path, versions: Iterable[str], cuda: str) -> list[str]:
-    """Returns the releases that are not installed."""
-    return [one for one in versions if not library_path(folder, one, cuda).exists()]
+    """Returns the releases that are not installed.
+
+    Raises:
+        UsageError: the folder cannot be looked into.
+    """
+    try:
+        return [one for one in versions if not library_path(folder, one, cuda).exists()]
+    except OSError as problem:
+        raise UsageError(
+            f"'{folder}' cannot be read: {problem.strerror}; give another folder with --libraries"
+        ) from None
 
 
 def install_command(folder: Path, versions: Sequence[str], cuda: str) -> str:
@@ -91,6 +100,10 @@ def install_release(folder: Path, version: str, cuda: str) -> Path:
         _pip(scratch, f"nvidia-nccl-cu{cuda}=={version}")
         if not (scratch / _LIBRARY).exists():
             raise NothingMeasured(f"the wheel of NCCL {version} holds no {_LIBRARY}")
+        # What mkdtemp makes is the maker's alone; a shared folder is for all.
+        mask = os.umask(0)
+        os.umask(mask)
+        scratch.chmod(0o777 & ~mask)
         if place.exists() and not path.exists():
             shutil.rmtree(place)
         try:

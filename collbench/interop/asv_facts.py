@@ -82,4 +82,4 @@ _OF_MACHINE = ("machine", "gpu")
 
 def _slug(words: str) -> str:
     """Returns words as a name of a file: ``nvidia-h200-1-node-x-2-gpus``."""
-    return re.sub(r"[^a-z0-9._]+", "-", words.lower()).strip("-.")
+    return re.sub(r"[^a-z0-9._]+", "-", words.lower()).strip("-.") or "unknown"

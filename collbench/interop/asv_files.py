@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench.analyze.history import MeasuredRelease, Series
-from collbench.errors import UsageError
+from collbench.errors import EngineError, UsageError
 from collbench.interop.asv_benchmarks import (
     BUSBW,
     METHOD_VERSION,
@@ -23,7 +23,7 @@ from collbench.interop.asv_benchmarks import (
     Benchmark,
     benchmarks_of,
 )
-from collbench.interop.asv_check import check_results, load_with_asv
+from collbench.interop.asv_check import check_results, load_with_asv, result_files
 from collbench.interop.asv_facts import Place, places_of
 from collbench.interop.asv_values import CaseValue, case_value
 from collbench.interop.release_repository import BRANCH, write_release_repository
@@ -108,13 +108,17 @@ def export_asv(
     for path, document in written.items():
         _write(new / path, document)
     values = check_results(new, hashes)
+    files = sum("commit_hash" in document for document in written.values())
+    found = len(result_files(new))
+    if found != files:
+        raise EngineError(f"{new} holds {found} of {files} result files: asv would miss the others")
     checked = load_with_asv(new)
     _write(folder / CONFIGURATION, _configuration(series, threshold))
     _replace(folder / RESULTS, new)
     return Exported(
         folder=folder,
         machines=tuple(place.machine for place in places),
-        files=sum("commit_hash" in document for document in written.values()),
+        files=files,
         values=values,
         releases=len(hashes),
         checked_by_asv=checked,

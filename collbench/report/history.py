@@ -52,22 +52,26 @@ def histories_lines(histories: Histories, shown: Sequence[Series]) -> list[str]:
 
 def check_text(found: SeriesCheck) -> str:
     """Returns what the newest release changed, or the one line of what that needs."""
-    if found.before.comparison.needs is not None and not found.checked.below_best:
+    if _needs(found):
         return f"{_title(found)}: {needs_line(found.before)}"
     return sections_text(list(_opening(found)), list(_check_sections(found)))
 
 
 def check_conclusion(found: SeriesCheck) -> list[str]:
     """Returns what a check comes to, a sentence a line, the first with what was checked."""
-    if found.before.comparison.needs is not None and not found.checked.below_best:
+    if _needs(found):
         return [check_text(found)]
     first, *rest = _conclusion(found)
     return [f"{_title(found)}: {first}", *rest]
 
 
+def _needs(found: SeriesCheck) -> bool:
+    return found.before.comparison.needs is not None and not found.regressed
+
+
 def _title(found: SeriesCheck) -> str:
     axis, versions = WORDS[found.series.axis], found.series.versions
-    newest = "the newest " if found.checked.new == len(versions) - 1 else ""
+    newest = "the newest " * (found.checked.new == len(versions) - 1)
     return f"{axis} {found.new.version}, {newest}of {len(versions)} releases"
 
 
@@ -79,6 +83,10 @@ def _opening(found: SeriesCheck) -> Iterator[str]:
     yield f"{simulated}{_title(found)}: {cases} against {before.version}: {counts}"
     yield series_words(found.series)
     yield from (f"PLANTED: {line}" for line in found.before.differences.planted)
+    for version in found.passed_over:
+        yield f"{version} is newer and shares no case with earlier releases: nothing is said of it"
+    for one in found.before.differences.shape:
+        yield f"DIFFERS beside the release: {one.text}"
 
 
 def _check_sections(found: SeriesCheck) -> Iterator[Section]:
@@ -93,8 +101,34 @@ def _check_sections(found: SeriesCheck) -> Iterator[Section]:
         below = found.below(window)
         title = f"SLOWER than {_window_words(found.series, window)} ({len(below)})"
         yield claimed_section(compared, case_names(compared), below, title)
+    yield from _gone(found, before)
     yield Section(title="How it was decided", lines=list(_how(found)))
     yield Section(title="Conclusion", lines=list(_conclusion(found)))
+
+
+def _gone(found: SeriesCheck, before: str) -> Iterator[Section]:
+    """Yields the cases of the release before that have no time on the newest."""
+    names = series_names(found.series)
+    if found.lost:
+        ends: dict[tuple[str, str], list[CaseKey]] = {}
+        for key, status in found.lost.items():
+            ends.setdefault((names[key], str(status)), []).append(key)
+        lines = [f"{name} {_sizes(keys)}: {status}" for (name, status), keys in ends.items()]
+        yield Section(title=f"NO LONGER OK, ok on {before} ({len(found.lost)})", lines=lines)
+    if found.untried:
+        curves: dict[str, list[CaseKey]] = {}
+        for key in found.untried:
+            curves.setdefault(names[key], []).append(key)
+        lines = [f"{name} {_sizes(keys)}" for name, keys in curves.items()]
+        yield Section(
+            title=f"Not measured on {found.new.version} ({len(found.untried)})", lines=lines
+        )
+
+
+def _sizes(keys: Sequence[CaseKey]) -> str:
+    ordered = sorted(keys, key=lambda key: key.size_bytes)
+    first, last = (format_size(key.size_bytes) for key in (ordered[0], ordered[-1]))
+    return first if len(ordered) == 1 else f"{first} to {last} ({len(ordered)} sizes)"
 
 
 def _window_words(series: Series, window: Window) -> str:
@@ -126,7 +160,13 @@ def _conclusion(found: SeriesCheck) -> Iterator[str]:
     if not checked.regressed:
         same, unclear = comparison.of(Verdict.SAME), comparison.of(Verdict.UNCLEAR)
         rest = f"; {len(unclear)} cannot be told" if unclear else ""
+        if found.untried:
+            rest += f"; {len(found.untried)} were not measured on {found.new.version}"
         yield f"nothing is slower: {len(same)} of {len(comparison.cases)} cases are the same{rest}"
+    if found.lost:
+        kinds = ", ".join(sorted({str(status) for status in found.lost.values()}))
+        count = f"{len(found.lost)} case{'s' * (len(found.lost) != 1)}"
+        yield f"{count} that were ok on {before} are so no more ({kinds}): collbench show says why"
     if checked.slower:
         yield _most(found, checked.slower, "slower", f"than {before}", case_names(found.before))
     for window, compared in found.best.items():
@@ -134,7 +174,7 @@ def _conclusion(found: SeriesCheck) -> Iterator[str]:
         yield _most(found, found.below(window), "slower", than, case_names(compared))
     if checked.faster:
         yield _most(found, checked.faster, "faster", f"than {before}", case_names(found.before))
-    if checked.regressed:
+    if checked.regressed:  # what no longer works has no time to bisect
         yield "next: collbench history bisect names the release of each change"
 
 

@@ -81,7 +81,12 @@ def _check(found: SeriesCheck, exit_code: int) -> dict[str, Any]:
         **_series(found.series),
         "new": found.new.version,
         "before": versions[found.checked.before],
-        "regressed": found.checked.regressed,
+        "regressed": found.regressed,
+        "no_longer_ok": [
+            {**asked_dict(found.series.cases[key]), "status": str(status)}
+            for key, status in found.lost.items()
+        ],
+        "not_measured": [asked_dict(found.series.cases[key]) for key in found.untried],
         "against_before": comparison_dict(found.before, exit_code),
         "against_best": [
             {

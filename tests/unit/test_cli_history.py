@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from command_options import refusal_of
@@ -21,7 +23,7 @@ from collbench.cli.library_folders import (
 )
 from collbench.cli.readers import shown
 from collbench.errors import UsageError
-from collbench.model import Mode
+from collbench.model import LibraryVersion, Mode, Status
 from collbench.store import read_run
 
 GRAPH = Mode.GRAPH
@@ -322,3 +324,164 @@ def test_what_is_handed_over_begins_with_the_answer(tmp_path):
     )
     assert rest[0] == "next: collbench history bisect names the release of each change"
     assert not [line for line in rest if "base -> new" in line]
+
+
+def changed(stored, run_id: str, status=None, **keep):
+    """A run's trials of some cases under another id, or with another end."""
+    trials = []
+    for trial in stored.trials:
+        if keep.get("only", trial.case.collective) == trial.case.collective:
+            version = trial.case.setting["nccl"]
+            if status is not None and version == keep["of"]:
+                if trial.case.collective != keep.get("collective", trial.case.collective):
+                    trials.append(trial)
+                    continue
+                trial = msgspec.structs.replace(trial, status=status, summary=None)
+            trials.append(trial)
+    run = msgspec.structs.replace(stored.run, run_id=run_id)
+    return dataclasses.replace(stored, run=run, trials=tuple(trials), folder=Path(run_id))
+
+
+TWO = ("2.29.7", "2.30.7")
+SLOWER_AT_ONCE = {("all_reduce", GRAPH, 4**9, "2.30.7"): 1.5}
+OWN = {"collectives": ("broadcast",), "sizes": (4096,)}
+
+
+def test_cases_that_no_longer_work_fail_the_gate(tmp_path):
+    run = changed(
+        history_run(TWO, repeats=5, **SMALL),
+        "failing",
+        Status.FAILED,
+        of="2.30.7",
+        collective="all_gather",
+    )
+    done = asked("check", *kept(tmp_path, run))
+
+    assert done.return_value == 1
+    assert "NO LONGER OK, ok on 2.29.7 (16)" in done.output
+    assert "16 cases that were ok on 2.29.7 are so no more (failed)" in done.output
+    (history,) = json.loads(asked("check", "--json", "--results", str(tmp_path)).output)[
+        "histories"
+    ]
+    assert len(history["no_longer_ok"]) == 16
+    assert history["regressed"]
+
+
+def test_a_release_on_which_nothing_works_fails_the_gate_too(tmp_path):
+    run = changed(history_run(TWO, repeats=5, **SMALL), "dead", Status.HUNG, of="2.30.7")
+    done = asked("check", *kept(tmp_path, run))
+
+    assert done.return_value == 1
+    assert "are so no more (hung)" in done.output
+
+
+def test_cases_that_were_not_measured_are_named(tmp_path):
+    whole = history_run(TWO, repeats=5, **SMALL)
+    part = changed(whole, "part", only="all_reduce")
+    old = changed(history_run(("2.29.7",), repeats=5, **SMALL), "old")
+    done = asked("check", *kept(tmp_path, part, old))
+
+    assert done.return_value == 0
+    assert "Not measured on 2.30.7 (16)" in done.output
+    assert "16 were not measured on 2.30.7" in done.output
+
+
+def test_other_numbers_of_repeats_hide_nothing(tmp_path):
+    """A second run of the old release adds repeats to half of the cases."""
+    slower = {("all_reduce", GRAPH, 4**9, "2.30.7"): 1.5}
+    both = history_run(TWO, repeats=5, planted=slower, **SMALL)
+    more = changed(history_run(("2.29.7",), repeats=5, seed=3, **SMALL), "more", only="all_gather")
+    done = asked("check", *kept(tmp_path, both, more))
+
+    assert done.return_value == 1
+    assert "all_reduce graph 256 KiB" in done.output
+
+
+def test_cases_of_runs_that_hold_one_release_each_are_compared_too(tmp_path):
+    slow = {
+        ("all_gather", when, size, "2.30.7"): 1.5
+        for when in (GRAPH, Mode.EAGER)
+        for size in SMALL["sizes"]
+    }
+    both = changed(history_run(TWO, repeats=5, **SMALL), "both", only="all_reduce")
+    old = changed(history_run(TWO, repeats=5, planted=slow, **SMALL), "x", only="all_gather")
+    parts = [
+        dataclasses.replace(
+            old,
+            run=msgspec.structs.replace(old.run, run_id=version),
+            trials=tuple(t for t in old.trials if t.case.setting["nccl"] == version),
+        )
+        for version in TWO
+    ]
+    done = asked("check", *kept(tmp_path, both, *parts))
+
+    assert done.return_value == 1
+    assert "16 of 32 cases are slower than 2.29.7" in done.output
+    assert "not measured in one go" in done.output
+
+
+def test_one_history_that_cannot_be_judged_does_not_hide_another(tmp_path):
+    slower = history_run(
+        TWO, repeats=5, planted={("all_reduce", GRAPH, 4**9, "2.30.7"): 1.5}, **SMALL
+    )
+    other = history_run(
+        TWO, run_id="h100", run={"topology": topology_of(model="NVIDIA H100")}, **SMALL
+    )
+    apart = dataclasses.replace(
+        other,
+        trials=tuple(
+            t
+            for t in other.trials
+            if (t.case.setting["nccl"] == "2.29.7") is (t.case.collective == "all_reduce")
+        ),
+    )
+    done = asked("check", *kept(tmp_path, slower, apart))
+
+    assert done.return_value == 1
+    assert "has no release before it with a case in common" in done.output
+
+
+def test_a_newest_release_with_cases_of_its_own_alone_is_passed_over(tmp_path):
+    own = history_run(
+        ("2.31.2",), run_id="own", repeats=5, collectives=("broadcast",), sizes=(4096,)
+    )
+    slower = history_run(
+        TWO, repeats=5, planted={("all_reduce", GRAPH, 4**9, "2.30.7"): 1.5}, **SMALL
+    )
+    done = asked("check", *kept(tmp_path, slower, own))
+
+    assert done.return_value == 1
+    assert done.output.startswith("NCCL 2.30.7, of 3 releases")
+    assert "2.31.2 is newer and shares no case with earlier releases" in done.output
+
+
+def test_a_copied_run_counts_once(tmp_path):
+    run = history_run(TWO, repeats=2, **SMALL)
+    put(run, tmp_path / "elsewhere")
+    done = asked("check", *kept(tmp_path, run))
+
+    assert done.return_value == 4
+    assert "left out: 1 run that is there twice" in done.output
+
+
+def test_two_builds_of_one_release_are_two_releases(tmp_path):
+    run = history_run(("2.29.7", "ours"), repeats=5, **SMALL)
+    libraries = {name: LibraryVersion(version="2.29.7+cuda13.0") for name in ("2.29.7", "ours")}
+    environment = msgspec.structs.replace(run.run.environment, libraries=libraries)
+    run = dataclasses.replace(run, run=msgspec.structs.replace(run.run, environment=environment))
+    done = asked("check", *kept(tmp_path, run))
+
+    assert done.output.startswith("NCCL 2.29.7 (ours), the newest of 2 releases: 32 cases against")
+
+
+def test_releases_and_paths_in_one_option_are_told_apart(tmp_path):
+    with pytest.raises(UsageError, match=r"write --nccl 2\.29\.7 --nccl ours=PATH"):
+        read_sides(["2.29.7,ours=/opt/libnccl.so.2"], tmp_path, "13")
+
+
+def test_a_library_that_is_not_there_is_said_before_anything_is_installed(tmp_path):
+    words = ["--nccl", "2.29.7", "--nccl", "ours=/nowhere/libnccl.so.2"]
+    done = asked("run", *words, "--libraries", tmp_path / "n")
+
+    assert str(done.exception).startswith("--nccl: /nowhere/libnccl.so.2 cannot be read")
+    assert not (tmp_path / "n").exists()

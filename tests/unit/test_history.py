@@ -48,6 +48,18 @@ def test_releases_stand_in_the_order_of_their_numbers_and_not_of_their_text():
     assert sorted(versions, key=version_order) == ["2.3.7", "2.9.9", "2.28.9", "2.28.10"]
 
 
+def test_what_comes_before_a_final_release_stands_before_it():
+    versions = ["2.14.0+cu130", "2.14.0.dev20261101+cu130", "2.13.0", "2.14.0rc2", "2.25.1.post1"]
+
+    assert sorted(versions, key=version_order) == [
+        "2.13.0",
+        "2.14.0rc2",
+        "2.14.0.dev20261101+cu130",
+        "2.14.0+cu130",
+        "2.25.1.post1",
+    ]
+
+
 def test_other_hardware_and_another_driver_are_histories_of_their_own():
     runs = [
         run_of("2.28.9", "a"),
@@ -107,10 +119,10 @@ def test_runs_that_hold_both_releases_count_alone_where_they_have_repeats_enough
     later = history_run(("2.29.7",), run_id="later", seed=2, **SMALL)
     (series,) = histories_of([both, later]).series
 
-    base, new = series.between([0], 1)
+    base, new = series.sides([0], 1)
     assert [stored.run.run_id for stored in new.runs] == ["both"]
     assert [stored.run.run_id for stored in series.releases[1].side.runs] == ["both", "later"]
-    assert {len(times) for times in base.times.values()} == {3}
+    assert [stored.run.run_id for stored in base.runs] == ["both"]
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -119,14 +131,14 @@ def test_with_too_few_repeats_in_one_go_all_runs_count(repeats):
     later = history_run(("2.29.7",), run_id="later", seed=2, **SMALL)
     (series,) = histories_of([both, later]).series
 
-    _, new = series.between([0], 1)
+    _, new = series.sides([0], 1)
     assert [stored.run.run_id for stored in new.runs] == ["both", "later"]
 
 
 def test_the_repeats_of_several_releases_count_as_one_side():
     (series,) = histories_of([history_run(("2.27.7", *TWO), **SMALL)]).series
 
-    base, new = series.between([0, 1], 2)
+    ((base, new),) = series.source.tables([0, 1], 2).tables
     key = next(key for key in series.cases if key.mode is Mode.EAGER)
-    assert base.times[key] == (*series.releases[0].times[key], *series.releases[1].times[key])
-    assert len(new.times[key]) == 3
+    assert base[key] == (*series.releases[0].times[key], *series.releases[1].times[key])
+    assert len(new[key]) == 3

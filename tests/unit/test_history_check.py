@@ -10,6 +10,7 @@ from noise import KEYS
 from collbench.analyze.compare import Verdict
 from collbench.analyze.history_bisect import bisect_changes
 from collbench.analyze.history_check import best_releases, check_newest
+from collbench.analyze.history_tables import ReleaseTimes
 
 STORES = 20
 KEY = KEYS[50]
@@ -20,18 +21,15 @@ def quiet(levels, key=KEY):
     return [{key: (0.999 * level, level, 1.001 * level)} for level in levels]
 
 
-def between(times):
-    """Compares the releases of a list."""
-    return lambda base, new: (
-        {KEY: tuple(t for number in base for t in times[number].get(KEY, ()))},
-        times[new],
-    )
+def of(times):
+    """Returns the releases of a list as measured in one run."""
+    return ReleaseTimes(by_run=tuple({"run": one} for one in times))
 
 
 @pytest.mark.parametrize("kind", ["one per cent", "skewed", "bimodal, rare", "drift"])
 def test_nothing_alarms_where_nothing_changed(kind):
     random = np.random.default_rng(41)
-    alarms = sum(bool(regressed_keys(*store(kind, random))) for _ in range(STORES))
+    alarms = sum(bool(regressed_keys(store(kind, random))) for _ in range(STORES))
 
     assert alarms <= 1
 
@@ -41,9 +39,9 @@ def test_a_planted_slowdown_is_named_alone_and_at_its_release():
     checked = bisected = 0
     for _ in range(STORES):
         key, since = KEYS[random.integers(len(KEYS))], int(random.integers(1, 8))
-        times, compare = store("one per cent", random, planted=(key, since, 1.08))
-        checked += regressed_keys(times[: since + 1], compare) == {key}
-        named = [(c.case.key, c.new, c.named) for c in bisect_changes(times, compare).changes]
+        source = store("one per cent", random, planted=(key, since, 1.08))
+        checked += regressed_keys(source, since) == {key}
+        named = [(c.case.key, c.new, c.named) for c in bisect_changes(source).changes]
         bisected += named == [(key, since, True)]
 
     assert checked >= 0.9 * STORES
@@ -54,15 +52,15 @@ def test_an_improvement_is_never_called_a_regression():
     random = np.random.default_rng(43)
     for _ in range(STORES):
         key = KEYS[random.integers(len(KEYS))]
-        times, compare = store("one per cent", random, planted=(key, 7, 0.92))
-        assert not regressed_keys(times, compare)
-        for change in bisect_changes(times, compare).changes:
+        source = store("one per cent", random, planted=(key, 7, 0.92))
+        assert not regressed_keys(source)
+        for change in bisect_changes(source).changes:
             assert change.case.verdict is Verdict.FASTER
 
 
 def test_an_older_regression_is_seen_against_the_best_earlier_releases():
     times = quiet([10.0, 10.01, 9.99, 11.0, 11.01])
-    found = check_newest(times, between(times))
+    found = check_newest(of(times))
 
     assert found is not None
     assert found.before == 3
@@ -74,7 +72,7 @@ def test_an_older_regression_is_seen_against_the_best_earlier_releases():
 
 def test_a_release_that_was_lucky_once_does_not_raise_the_bar():
     times = quiet([10.0, 10.0, 9.0, 10.0, 10.0, 10.0])
-    found = check_newest(times, between(times))
+    found = check_newest(of(times))
 
     assert found is not None
     assert not found.regressed
@@ -92,7 +90,7 @@ def test_best_takes_three_earlier_releases_that_have_the_case():
 def test_the_release_before_is_the_newest_that_shares_a_case():
     times = quiet([10.0, 10.0, 12.0])
     times[1] = {KEYS[0]: (1.0, 1.0, 1.0)}
-    found = check_newest(times, between(times))
+    found = check_newest(of(times))
 
     assert found is not None
     assert found.before == 0
@@ -102,22 +100,22 @@ def test_the_release_before_is_the_newest_that_shares_a_case():
 def test_a_first_release_has_nothing_before_it():
     times = quiet([10.0, 12.0])
 
-    assert check_newest(times, between(times), new=0) is None
+    assert check_newest(of(times), new=0) is None
 
 
 def test_two_repeats_cannot_tell_and_say_how_many_more():
     times = [{KEY: (10.0, 10.1)}, {KEY: (12.0, 12.1)}]
-    found = check_newest(times, between(times))
+    found = check_newest(of(times))
 
     assert found is not None
     assert not found.regressed
     assert found.comparison.needs == "needs 3 more repeats"
-    assert bisect_changes(times, between(times)).needs_repeats == 3
+    assert bisect_changes(of(times)).needs_repeats == 3
 
 
 def test_every_step_of_several_is_named():
     times = quiet([10.0, 10.0, 11.0, 11.0, 12.5, 12.5, 10.0])
-    found = bisect_changes(times, between(times))
+    found = bisect_changes(of(times))
 
     assert [(one.base, one.new, one.named) for one in found.changes] == [
         (1, 2, True),
@@ -134,14 +132,14 @@ def test_every_step_of_several_is_named():
 def test_a_case_that_a_release_lacks_changes_between_its_neighbours():
     times = quiet([10.0, 10.0, 12.0, 12.0])
     del times[2][KEY]
-    found = bisect_changes(times, lambda base, new: (times[base[0]], times[new]))
+    found = bisect_changes(of(times))
 
     assert [(one.base, one.new, one.named) for one in found.changes] == [(1, 3, True)]
 
 
 def test_a_slow_creep_is_a_span_of_releases():
     times = quiet([10.0, 10.2, 10.4, 10.6, 10.8])
-    found = bisect_changes(times, between(times))
+    found = bisect_changes(of(times))
 
     assert found.changes
     assert not any(one.named for one in found.changes)

@@ -34,6 +34,7 @@ def test_each_release_has_a_folder_of_its_own_and_is_installed_once(wheelhouse, 
     paths[0].write_bytes(b"as it was")
     assert install_release(place, "2.28.9", "13").read_bytes() == b"as it was"
     assert sorted(path.name for path in place.iterdir()) == ["cu13-2.28.9", "cu13-2.29.7"]
+    assert all(path.stat().st_mode & 0o055 == 0o055 for path in place.iterdir())
 
 
 def test_what_a_kill_left_behind_gives_way(wheelhouse, tmp_path):
