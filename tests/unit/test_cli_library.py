@@ -279,9 +279,10 @@ def test_a_dry_run_says_what_is_left_out_and_what_has_no_effect(
     assert (status, err) == (0, "")
     assert out[0].startswith("EMULATED: 2 fake hosts on one machine, 2 ranks on 2 x NVIDIA H200; ")
     assert out[1].startswith("plan: 1 collective x 1 size: 1 case, 1 repeat, 1 zygote, 2 workers,")
-    assert out[2] == "  cannot be, not run: all_reduce with NVLSTree"
-    assert out[3] == (
+    assert out[2] == "  run not started (--dry-run)"
+    assert out[3] == "  cannot be, not run: all_reduce with NVLSTree"
+    assert out[4] == (
         "  NCCL_TIMEOUT has no effect: NCCL 2.28.9 does not know it; did you mean"
         " 'NCCL_IB_TIMEOUT'?"
     )
-    assert [line.partition("#")[0] for line in out[4:]] == ["  all_reduce/float32/sum/8B/graph"]
+    assert [line.partition("#")[0] for line in out[5:]] == ["  all_reduce/float32/sum/8B/graph"]
