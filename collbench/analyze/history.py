@@ -18,6 +18,7 @@ import msgspec
 
 from collbench.analyze.comparable import Facts, shapes_of
 from collbench.analyze.compared import Side
+from collbench.analyze.curves import in_reading_order
 from collbench.analyze.history_tables import ReleaseTimes
 from collbench.analyze.keys import CaseKey, case_key
 from collbench.analyze.sides import Times, joined, times_of
@@ -61,7 +62,10 @@ class MeasuredRelease:
     @cached_property
     def times_by_run(self) -> dict[str, Times]:
         """By run: by case, one time a repeat in us."""
-        return {stored.run.run_id: times_of(stored.trials) for stored in self.side.runs}
+        return {
+            stored.run.run_id: times_of(in_reading_order(stored.trials))
+            for stored in self.side.runs
+        }
 
     @cached_property
     def times(self) -> Times:
