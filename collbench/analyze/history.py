@@ -105,8 +105,9 @@ class Series:
         found: dict[CaseKey, Case] = {}
         for release in self.releases:
             for trial in release.side.trials:
-                if case_key(trial.case) in release.times:
-                    found.setdefault(case_key(trial.case), trial.case)
+                key = case_key(trial.case)
+                if key in release.times:
+                    found.setdefault(key, trial.case)
         return found
 
     @property

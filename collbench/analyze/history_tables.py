@@ -66,7 +66,8 @@ class ReleaseTimes:
             base: the repeats of several count as one side's.
             new: the other one.
         """
-        keys = list(dict.fromkeys(key for number in base for key in self.times[number]))
+        # A dictionary keeps the order, and is asked for every case of the other side.
+        keys = dict.fromkeys(key for number in base for key in self.times[number])
         parted: dict[tuple[int, int], tuple[Times, Times]] = {}
         used: set[frozenset[str] | None] = set()
         for key in keys:
@@ -83,7 +84,7 @@ class ReleaseTimes:
             tables=tuple(parted.values()),
             runs=shared,
             only_base=tuple(key for key in keys if key not in self.times[new]),
-            only_new=tuple(key for key in self.times[new] if key not in set(keys)),
+            only_new=tuple(key for key in self.times[new] if key not in keys),
         )
 
 
